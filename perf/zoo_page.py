@@ -43,12 +43,12 @@ kvframe's on the prompts themselves, in trace mode (every id is a block).
 The first and the second figure differ where the policies' rules differ.
 [policies.md](policies.md#beside-libcachesim) names the difference for each such policy; for all
 others the two are equal to the last access. The second and the third differ by what a KV cache
-is: a block dies only after all that follow it, a request's own blocks are safe from each other,
-and a hit ends at the first missing block. Policies that go by recency hardly notice: a prompt's
-blocks are used together, and its tail dies first. Policies that go by uses gain, because they no
-longer tear the heads off prefixes. Policies that walk a queue in order of insertion (`clock`,
-`s3-fifo`) lose on growing sessions: the only leaf of a session is the block that came last, so
-the whole of a finished session stays until the queue gets to it.
+is: a block is evicted only after all that follow it, a request's own blocks are safe from each
+other, and a hit ends at the first missing block. Policies that go by recency hardly notice: a
+prompt's blocks are used together, and its tail is evicted first. Policies that go by uses gain,
+because they no longer tear the heads off prefixes. Policies that walk a queue in order of insertion
+(`clock`, `s3-fifo`) lose on growing sessions: the only leaf of a session is the block that came
+last, so the whole of a finished session stays until the queue gets to it.
 """
 
 

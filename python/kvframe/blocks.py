@@ -197,7 +197,9 @@ class BlockPool:
         return self._core.attach(seq, upto, handle)
 
     def take_detached(self) -> list[int]:
-        """Handles whose prefix has gone since the last call; what they stand for can go too."""
+        """Handles whose prefix left the cache since the last call: the caller may free what they
+        stand for.
+        """
         return self._core.take_dropped()
 
     def __repr__(self) -> str:

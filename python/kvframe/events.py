@@ -72,7 +72,7 @@ class EventKind(IntEnum):
     LAND = 28
     """The first tokens of the sequence, up to value, came from elsewhere."""
     BRING = 29
-    """Value tokens came from elsewhere, each counted once."""
+    """A load brought value tokens, each counted once."""
     REWIND = 30
     """The sequence was cut to value tokens with slots because a copy failed."""
     LEASE = 31
@@ -87,7 +87,7 @@ class EventKind(IntEnum):
     RESIZE = 35
     """The pool has value blocks from now on."""
     SLEEP = 36
-    """Nobody is admitted any more."""
+    """The manager sleeps: no sequence is admitted."""
     WAKE = 37
     """Sequences are admitted again."""
     WEIGHTS = 38
@@ -95,7 +95,7 @@ class EventKind(IntEnum):
     PRESSURE = 39
     """The pressure level is value from now on: 0 normal, 1 high, 2 critical."""
     LOAD = 40
-    """The sequence gets other blocks that somebody else fills; value: the ticket."""
+    """The sequence gets other blocks, which a load fills; value: the ticket."""
     PIN = 41
     """What is held up to the block stays until the receipt value is back."""
     UNPIN = 42

@@ -1,4 +1,4 @@
-"""Files as they are read: none that has no end, is too large, or makes its reader wait."""
+"""Safe reading of files: a file that is endless, too large or blocks its reader is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
         limit: Its most bytes.
 
     Raises:
-        FileError: It is something else, which could have no end or let its reader wait, or larger.
+        FileError: It is another kind of file, which could be endless or block its reader, or it is
+            larger.
         OSError: It cannot be opened or read.
         ValueError: No file can have such a name.
     """

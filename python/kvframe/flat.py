@@ -1,8 +1,8 @@
 """The blocks of one tier by key, without prefixes, ranked by any eviction policy.
 
 This is what the plug points of other engines hold: blocks that know no parent, so that each is its
-own leaf. The policy object is the one that `KVCacheManager` and the replay run, and hears the same
-events.
+own leaf. The policy object is the one that `KVCacheManager` and the replay run, and it receives the
+same events.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def name_of(key: Hashable) -> bytes:
 
 
 class TierPolicy(Generic[K]):
-    """A keyed set of blocks and the policy that says which dies next.
+    """A keyed set of blocks and the policy that says which is evicted next.
 
     A block has an owner from `insert` or `acquire` until `release`: it is being written or read, or
     is pinned. A block with an owner is never a victim. Several threads may share a tier only under
-    a lock of their own. While a policy, or an engine in `take`, is asked which block dies, it may
-    look at the tier but not change it.
+    a lock of their own. While a policy, or an engine in `take`, answers which block is evicted
+    next, it may read the tier but not change it.
 
     Args:
         resolved: The configuration, of which only ``[eviction]`` is used.
@@ -156,10 +156,12 @@ class TierPolicy(Generic[K]):
         failures: int = self._core.failures()
         return failures
 
-    # --- what happens to blocks -----------------------------------------------------------------
+    # --- events of blocks -----------------------------------------------------------------------
 
     def on_miss(self, keys: Iterable[K]) -> None:
-        """These keys were looked up, are missing and are about to come: ghosts may know them."""
+        """A lookup missed these keys, and their blocks are about to be inserted: ghosts may match
+        them.
+        """
         self._check_idle()
         try:
             absent = [key for key in keys if key not in self._ids]
@@ -190,7 +192,7 @@ class TierPolicy(Generic[K]):
         self._keys[block] = key
 
     def hit(self, keys: Iterable[K], use: Access = UNKNOWN) -> None:
-        """A request used these blocks, given in prefix order: the last of them dies first."""
+        """A request used these blocks, given in prefix order: the last of them is evicted first."""
         self._check_idle()
         self._core.hit(self._blocks(keys), row_of(use))
 
@@ -214,7 +216,9 @@ class TierPolicy(Generic[K]):
         self._core.release(self._blocks(keys))
 
     def remove(self, keys: Iterable[K], *, evicted: bool = False) -> None:
-        """Remove blocks, owned or not; ``evicted`` if for lack of room, as ghosts remember them."""
+        """Remove blocks, owned or not. ``evicted`` says that they make room: ghosts then remember
+        them.
+        """
         self._check_idle()
         if not isinstance(evicted, bool):
             raise UsageError(f"evicted = {shown(evicted)}: must be True or False")
@@ -226,10 +230,10 @@ class TierPolicy(Generic[K]):
         for key in keys:
             del self._keys[self._ids.pop(key)]
 
-    # --- who dies ------------------------------------------------------------------------------
+    # --- what is evicted -----------------------------------------------------------------------
 
     def victims(self, n: int, protected: Collection[K] = ()) -> list[K] | None:
-        """Evict ``n`` blocks; returns their keys in the order in which they die.
+        """Evict ``n`` blocks; returns their keys in the order of eviction.
 
         None, and nothing has changed, if fewer than ``n`` blocks have no owner and are not
         ``protected``.
@@ -287,7 +291,9 @@ class TierPolicy(Generic[K]):
         return taken
 
     def _take_gone(self, n: int, eligible: Callable[[K], bool], taken: list[K]) -> None:
-        """What an interrupt kept from the caller, and did not come back since, to ``taken``."""
+        """Move to ``taken`` the victims that an interrupt withheld, unless they were inserted again
+        since.
+        """
         for key in list(self._gone):
             back = key in self._ids
             if back or (len(taken) < n and eligible(key)):
@@ -309,11 +315,11 @@ class TierPolicy(Generic[K]):
         return True
 
     def order(self) -> list[K]:
-        """Keys without an owner, in the order in which they would die now."""
+        """Keys without an owner, in the order in which they would be evicted now."""
         return [self._keys[block] for block in self._core.order()]
 
     def check_integrity(self) -> None:
-        """Recount the books: O(blocks).
+        """Recount the tier's state: O(blocks).
 
         Raises:
             IntegrityError: Something disagrees, which is a bug in kvframe.

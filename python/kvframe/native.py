@@ -124,7 +124,7 @@ class NativePolicy:
 
         Args:
             functions: By the names in `SIGNATURES`: addresses, or objects that have one and are
-                kept (``@cfunc``). Whoever gives an address sees to it that the function stays.
+                kept (``@cfunc``). The caller keeps the function behind an address alive.
             abi: The version of the interface that they were written for: a literal, not `ABI`.
             wants: Columns that ``score`` reads, or `FACTS` that ``insert`` reads.
             window: Candidates that ``score`` is offered at a time: 0 for all, None for 256.

@@ -114,7 +114,7 @@ class Prompts:
 
     @property
     def asks_of_queue(self) -> bool:
-        """Whether something in Python is asked about all that waits before any of it is tried."""
+        """Whether a policy in Python sees all waiting requests before any of them is tried."""
         return self.matcher is not None or (self._gate is not None and self._gate.holds)
 
     def rewritten(self, requests: Sequence[Request]) -> list[Request]:
@@ -141,7 +141,7 @@ class Prompts:
         return cast(TokenIds, stored.prompt), {**named, "extras": stored.mm_items}
 
     def salt_of(self, stored: bytes) -> str:
-        """The salt of the requests that the core knows by that salt."""
+        """The salt that requests came with, from the salt by which the core knows them."""
         text = stored.decode(errors="surrogateescape")
         return text if self.matcher is None else self.matcher.salt_in(text)
 

@@ -1,6 +1,6 @@
 """The names of before the first release, and what took their place.
 
-Whoever used one is told the new name in a sentence; none of them works any more.
+Using one raises an error whose message gives the new name. No old name works any more.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def no_attribute(owner: str, name: str, renamed: Mapping[str, str]) -> Attribute
 
 
 class _OldName:
-    """Stands in a class for a method that has another name: whatever asks for it is told so."""
+    """Stands in a class for a method that was renamed: reading it raises the error with the new
+    name.
+    """
 
     def __init__(self, name: str, now: str) -> None:
         self.name, self.now = name, now

@@ -57,7 +57,7 @@ class RouterCounts(NamedTuple):
     Attributes:
         ignored: Events of workers that are not known, or not any more.
         unplaced: Blocks whose parent is not known, that came with too few token ids, that are of
-            another size, or that would come behind themselves.
+            another size, or that would be their own ancestor.
         dropped: Blocks that were forgotten, or not taken, because the index was full.
         unknown_medium: Events with a medium that is none of `MEDIUMS`.
     """
@@ -71,8 +71,8 @@ class RouterCounts(NamedTuple):
 class RouterIndex:
     """Which blocks each worker holds, fed with KV events and asked about prompts.
 
-    With a block size, ask about prompts by their tokens (`match_tokens`), however each engine
-    hashes: the index makes its own keys from the token ids in the events. Without one, blocks go by
+    With a block size, ask about prompts by their tokens (`match_tokens`). Engines may then use any
+    hash: the index makes its own keys from the token ids in the events. Without one, blocks go by
     the hashes in the events, and `match_hashes` takes hashes made as the workers make them.
 
     A match is a walk along one prefix. A wrong answer, as when two 64-bit keys collide, costs a
@@ -107,7 +107,7 @@ class RouterIndex:
         """Make a worker known, which starts with no blocks; False if it is known already.
 
         Events of unknown workers are ignored and counted, so that events still queued when a worker
-        died do not bring it back.
+        was removed do not bring it back.
         """
         _check_int("worker", worker)
         added = self._core.add_worker(worker)
@@ -228,7 +228,7 @@ class RouterIndex:
         known = self._groups.get(worker, {})
         if kind is not None and group not in known:
             known = {**known, group: _plain(kind) in _WHOLE}
-            if worker in self._groups:  # Whoever is not known leaves nothing behind.
+            if worker in self._groups:  # An unknown worker gets no entry.
                 self._groups[worker] = known
         return group == min((one for one, whole in known.items() if whole), default=0)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST = 100
-"""Longer names are no slip of the finger, and long to compare."""
+"""Characters. A longer name is no typing error, and would take long to compare."""
 
 
 def plain(name: str) -> str:

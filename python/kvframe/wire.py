@@ -2,8 +2,8 @@
 
 vLLM and SGLang send batches of three, ``[time, events, data-parallel rank]``. Events are maps with
 a ``type`` (vLLM from 0.23 on, SGLang), or arrays with the same fields in a fixed order (earlier
-vLLM). Both are read as the same. Of a hybrid model's layer groups an index is told of the first of
-full attention: the others drop the same hashes while that one still has the blocks.
+vLLM). Both are read as the same. Of a hybrid model's layer groups, an index takes only the first of
+full attention: other groups drop the same hashes while that one still has the blocks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _rank(rest: list[Any]) -> int:
 
 
 def apply(index: RouterIndex, worker: int, payload: bytes) -> Batch:
-    """Tell an index what a worker's message says; what it said.
+    """Apply a worker's message to an index; returns the message.
 
     The message is about the rank that sent it, and about no other one of the worker: what that rank
     stores, removes or clears.

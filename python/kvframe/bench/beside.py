@@ -28,7 +28,7 @@ class Beside:
         capacity: In blocks.
         mine: lru with the policy on trial.
         lru: lru alone.
-        opt: The optimum, under which everything is kept.
+        opt: The optimum, with every block admitted.
     """
 
     trace: str

@@ -16,14 +16,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     Tokens and blocks are counts over the whole trace from a cold cache. ``*_last_half`` counts
     the requests with index >= n // 2. ``after_gap_hit_tokens`` lie in cached blocks behind the
-    first missing one; they serve nobody and are in no hit number. ``block_accesses`` counts the
-    ids of all requests in that mode. ``seconds`` is the replay alone, ``prepare_seconds`` what was
-    made ready once for all cells of a mode. ``gap_closed`` is (hit - lru) / (opt - lru) in tokens,
-    None where lru or opt did not run at this capacity or left no gap. ``admission`` decided what
-    became findable; where it is not ``always``, ``policy`` names it as well (``lru+second-use``).
-    ``admission_dropped`` blocks did not become findable. ``prefix`` matched prompts; where it is
-    not ``hash``, ``policy`` names it as well (``lru/min-hit``). In timed mode ``rejected`` requests
-    were larger than the cache, and the two times are from arrival to the first token.
+    first missing one; no request uses them, and no hit number counts them. ``block_accesses``
+    counts the ids of all requests in that mode. ``seconds`` is the replay alone,
+    ``prepare_seconds`` what was made ready once for all cells of a mode. ``gap_closed`` is (hit -
+    lru) / (opt - lru) in tokens, None where lru or opt did not run at this capacity or left no gap.
+    ``admission`` decided what became findable; where it is not ``always``, ``policy`` names it as
+    well (``lru+second-use``). ``admission_dropped`` blocks did not become findable. ``prefix``
+    matched prompts; where it is not ``hash``, ``policy`` names it as well (``lru/min-hit``). In
+    timed mode ``rejected`` requests were larger than the cache, and the two times are from arrival
+    to the first token.
     """
 
     trace: str

@@ -22,12 +22,12 @@ CAPACITIES = ("4000",)
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of a policy.
+    """The result of a policy's check.
 
     Attributes:
         report: The kit's verdicts.
-        boards: Its replays; none where it failed in one.
-        failure: Why there are none; else empty.
+        boards: Its replays; empty if it failed in one.
+        failure: The error that ended the replays; empty if there was none.
     """
 
     report: Report

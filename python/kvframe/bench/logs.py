@@ -19,8 +19,7 @@ def rows(log: EventLog, name: str, time_unit: str | None = None) -> bytes:
     """The rows, JSONL in Mooncake's form.
 
     A block's id stands for its key, so that requests share what they shared in the manager.
-    Sequences that came back after a preemption are no requests of their own, and those that were
-    refused are not there.
+    Resumed sequences give no second row, and refused requests give none.
 
     Args:
         log: From its start, so that what was cached before is known.
@@ -61,7 +60,7 @@ def _rows(log: EventLog, name: str, size: int, unit: str | None) -> Iterator[dic
 
 
 def _ids(keys: npt.NDArray[np.uint64] | None, blocks: int, known: dict[bytes, int]) -> list[int]:
-    """An id for each full block: that of its key, or where it has none one that no other has."""
+    """An id for each full block: the id of its key, or a unique one if the block has no key."""
     raw = b"" if keys is None else keys[:blocks].astype("<u8").tobytes()
     found = [raw[i : i + 16] for i in range(0, len(raw), 16)]
     # A name of another length than a key's is no key.
@@ -86,7 +85,7 @@ def _times(log: EventLog, name: str, unit: str | None) -> npt.NDArray[np.uint64]
     if not len(at):
         raise TraceError(f"{name}: time unit {unit}: the log has no clock", name)
     clock = log.events["value"][at].astype(np.uint64)
-    # What comes before the clock was set first has that time too.
+    # Events before the clock was first set get that first time.
     last = np.searchsorted(at, np.arange(len(log)), side="right").clip(1) - 1
     times: npt.NDArray[np.uint64] = clock[last] * np.uint64(_FACTOR[unit])
     return times

@@ -13,7 +13,7 @@ FORMATS = ("table", "json", "csv", "md")
 
 
 class OptionOrigins(Origins):
-    """Lets the checks of a configuration speak of the option that the value came from."""
+    """Makes configuration errors name the command-line option that gave the value."""
 
     def __init__(self, option: str) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from kvframe.registry.descriptors import EvictionPolicy
 
 BASELINE, OPTIMUM, BOUND = "lru", "opt", "infinite"
 DEFAULT = ("lru", "foresight", "lfu", "lfuda", "mq", "s3-fifo", OPTIMUM)
-"""A few that differ, so that the question is answered in seconds."""
+"""A few policies that differ, so that a run takes seconds."""
 EVERY = "all"
 """Stands for every installed policy."""
 REFERENCE = (BASELINE, OPTIMUM, BOUND)

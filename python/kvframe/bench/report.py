@@ -1,4 +1,4 @@
-"""What a person reads of a run, as titled tables; `render` gives them a form."""
+"""The report of a run as titled tables; `render` formats them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping

@@ -80,7 +80,7 @@ class ResultStore:
             raise ConfigError(f"--out {folder}: not writable")
 
     def path(self, plan: Plan) -> Path:
-        """Where the cell of a plan lies or would lie."""
+        """The path of a plan's cell, whether or not the file exists."""
         return self.folder / "cells" / f"{identity_hash(plan.identity(self._build))}.json"
 
     def load(self, plan: Plan) -> Cell | None:

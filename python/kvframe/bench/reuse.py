@@ -33,8 +33,8 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
         hit_tokens: Tokens not computed, those behind a copy among them.
         copies: Blocks copied in part.
         copied_tokens: Tokens of them.
-        evicted_tokens: Tokens of blocks that gave way.
-        micros_per_request: What the manager took, a request.
+        evicted_tokens: Tokens of evicted blocks.
+        micros_per_request: Microseconds that the manager took per request.
     """
 
     workload: str

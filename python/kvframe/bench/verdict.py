@@ -41,7 +41,7 @@ def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
 
 
 class Verdict(NamedTuple):
-    """What is said of one trace and mode.
+    """The verdict on one trace and mode.
 
     Attributes:
         best: Label of the policy that is said to have served it best; None without a verdict.
@@ -119,7 +119,7 @@ class _Field:
 
     @property
     def compared(self) -> bool:
-        """Whether the two that the others are held against ran at every size."""
+        """Whether both references, the optimum and lru, ran at every size."""
         every = 0 < len(self.sizes) == len(self.opt)
         return every and BASELINE in self.finished
 
@@ -173,12 +173,12 @@ class _Field:
 
     @property
     def names(self) -> str:
-        """The field: who was tried."""
+        """The policies that were tried, in words."""
         labels = list(self.online)
         return _and(labels) if len(labels) <= NAMED else f"the {len(labels)} policies tried"
 
     def leads(self, best: Sequence[str]) -> str:
-        """Where others than the best hit most, by policy."""
+        """Sizes at which a policy other than the best hits most, by policy."""
         found: dict[str, list[int]] = defaultdict(list)
         for size in self.sizes:
             tops = self.tops([size])
@@ -190,12 +190,12 @@ class _Field:
 
     @property
     def unfinished(self) -> str:
-        """Policies that took no part for lack of cells."""
+        """Policies that are left out because they did not run at every size."""
         others = [label for label in self.online if label not in self.finished]
         return f"; {_and(others)} did not run at every size" if others else ""
 
     def left_to_win(self, at: int) -> str:
-        """What the optimum has over lru."""
+        """How far the optimum is ahead of lru."""
         lru, opt = self.share(BASELINE, [at]), self.share(OPTIMUM, [at])
         if self.gap(at) <= 0:
             return (

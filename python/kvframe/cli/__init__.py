@@ -35,12 +35,12 @@ COMMANDS = {
 
 
 class _ReaderLeftError(Exception):
-    """Nobody reads stdout any more (`| head`)."""
+    """The reader of stdout has closed it (`| head`)."""
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    # click would end the program with 1, which is a threshold that failed.
+    # click would exit with 1, the code of a missed threshold.
     try:
         yield
     except BrokenPipeError as error:
@@ -104,7 +104,7 @@ def _exit_code(run: Callable[[], object]) -> int:
         fail("stdout: closed")
         return BAD_INPUT
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A name that the terminal's encoding has no letters for is shown escaped.
+        # The terminal's encoding may lack a character of a name: it is shown escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = run()
@@ -130,28 +130,28 @@ def _exit_code(run: Callable[[], object]) -> int:
         _leave_stdout()
         fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
         return BAD_INPUT
-    except SystemExit as error:  # No command of ours ends so: a plugin has called sys.exit.
+    except SystemExit as error:  # no command exits this way: a plugin has called sys.exit
         at = extract_tb(error.__traceback__)[-1]
         fail(f"{at.filename}:{at.lineno}: has ended the program: SystemExit: {error}")
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED
-    # A command that calls ctx.exit(n) comes back here with n; others come back with None.
+    # A command that calls ctx.exit(n) returns n here; others return None.
     return code if isinstance(code, int) else 0
 
 
 def _leave_stdout() -> None:
-    """Nothing more can be said there; at its exit Python must not try."""
+    """Nothing more can be written there, and Python must not try to at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str) -> None:
-    """Tell of an error, on one line of stderr."""
+    """Report an error on one line of stderr."""
     click.echo(f"error: {' '.join(message.split())}", err=True)
 
 
 @click.group("kvframe", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(own_version(), prog_name="kvframe", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which KV-cache blocks live where, who shares them, and which die next."""
+    """Which KV-cache blocks live where, who shares them, and which are evicted next."""

@@ -222,7 +222,7 @@ def check(
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    with redirect_stdout(sys.stderr):  # what it prints is no data
+    with redirect_stdout(sys.stderr):  # stdout is for the result, not for the plugin
         checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
     click.echo(json_of(checked) if as_json else text_of(checked), nl=False)
     context.exit(0 if checked.ok else BELOW_THRESHOLD)
@@ -236,7 +236,7 @@ def _execute(request: Request) -> int:
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")
-    with redirect_stdout(sys.stderr):  # what plugins print is no data
+    with redirect_stdout(sys.stderr):  # stdout is for the result, not for plugins
         job = Job(request)
         for doubt in () if request.quiet else job.doubts:
             _say(f"warning: {doubt}")

@@ -31,7 +31,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     FILE:LINE or the environment variable.
     """
     if schema:
-        with redirect_stdout(sys.stderr):  # what plugins print is no data
+        with redirect_stdout(sys.stderr):  # stdout is for the schema, not for plugins
             text = json.dumps(json_schema(Registry()), indent=2)
         click.echo(text)
         return
@@ -55,7 +55,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
 
 
 def _made(file: Path | None) -> Resolved:
-    """What the file resolves to; its policies are made, where mistakes of their own show.
+    """Resolve the file, and make its policies, so that their own errors show.
 
     A policy that is named by its place is neither imported nor made: a check runs no code of a
     file that is not installed.

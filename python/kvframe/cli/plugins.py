@@ -24,7 +24,7 @@ def plugins(as_json: bool) -> None:
     or kvframe.store, by the kind of what it brings. Listing imports each of them;
     an engine imports only those that its configuration names.
     """
-    with redirect_stdout(sys.stderr):  # what plugins print as they are imported is no data
+    with redirect_stdout(sys.stderr):  # stdout is for the list, not for plugins
         rows = Registry().list()
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -34,7 +34,7 @@ def plugins(as_json: bool) -> None:
 
 def _table(rows: Sequence[PluginInfo]) -> str:
     cells = [_COLUMNS, *(tuple(getattr(row, name) or "-" for name in _COLUMNS) for row in rows)]
-    # A reason may be long: it would push the last column out of sight, so it is not padded for.
+    # The width is bounded: one long reason would push the last column out of sight.
     widths = [min(max(len(row[i]) for row in cells), 24) for i in range(len(_COLUMNS))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -114,8 +114,8 @@ def _note(name: str, found: Census) -> None:
 
 
 def _stores(file: Path | None, only: str | None) -> Iterator[tuple[str, PageStore]]:
-    """Each store of a configuration, opened, and closed again before the next."""
-    with redirect_stdout(sys.stderr):  # what plugins print is no data
+    """Each store of a configuration, open; it is closed before the next one opens."""
+    with redirect_stdout(sys.stderr):  # stdout is for the count, not for plugins
         resolved = Resolved.load(file)
     below = [tier for tier in resolved.tiers if tier.store is not None]
     if only is not None and only not in [tier.config.name for tier in below]:
@@ -143,7 +143,7 @@ def _opened(tier: ResolvedTier) -> Iterator[PageStore]:
 
 
 def _asked(name: str, call: Callable[..., T], *args: object) -> T:
-    """What a store answers; what it raises as an error of its tier."""
+    """The store's answer. Its exceptions become errors of its tier."""
     try:
         return call(*args)
     except KVFrameError:

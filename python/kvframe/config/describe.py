@@ -32,7 +32,8 @@ def rule(hint: Any, value: object = _ABSENT) -> str:
     kinds = [kind for kind in members(hint) if not isinstance(kind, inspect.NoneType)]
     if value is _ABSENT:
         return "must be " + _either([_noun(kind) for kind in kinds])
-    # A number past its limit is told the limit; a string where a number belongs is told the type.
+    # The message gives the limit for a number past it, and the type for a string in place of a
+    # number.
     alike = [kind for kind in kinds if _takes(kind, value)]
     if len(alike) == 1:
         return f"must be {_limit(alike[0])}{_near(alike[0], value)}"

@@ -14,7 +14,8 @@ Fault = ConfigError | PluginError
 class Faults:
     """What is wrong with a configuration, in the order of its keys.
 
-    Used as a context around each value: its error is kept, and the next value is looked at.
+    As a context around each value, it keeps the value's error, so that the next value is checked
+    too.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class Faults:
             self.add(error)
 
     def is_full(self) -> bool:
-        """Whether as many are kept as are listed; then one more is counted and nothing else."""
+        """Whether the list is full: a further error is only counted."""
         full = self._first is not None and len(self._others) >= MAX_ERRORS - 1
         self._uncounted += full
         return full

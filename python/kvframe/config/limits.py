@@ -38,9 +38,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]")
 
 
 def check_text(text: str) -> tuple[str, int] | None:
-    """What of a TOML text is past a limit, and on which line; None if nothing is.
+    """The limit that a TOML text exceeds, and the line; None if it exceeds none.
 
-    It looks at brackets, dots and words alone: what is no TOML is for the parser to tell.
+    It looks at brackets, dots and words alone: the parser reports invalid TOML.
     """
     depth = dots = length = 0  # length of a number: the words around a dot are one
     wrong = ""

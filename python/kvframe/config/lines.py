@@ -17,8 +17,8 @@ def key_lines(text: str, root: str = "") -> dict[str, int]:
     """Map key paths below the table ``root`` to line numbers, counted from 1; "" is the root's.
 
     ``text`` must be valid TOML. Keys inside an inline table or an array are not found: ask for the
-    key that holds them. A line inside a multi-line string that looks like a key adds a path that
-    nobody asks for, unless it hides a later key of the same name; then the earlier line is given.
+    key that holds them. A line inside a multi-line string that looks like a key adds a path that no
+    lookup uses, unless it hides a later key of the same name; then the earlier line is given.
     """
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}

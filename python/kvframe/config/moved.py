@@ -1,4 +1,4 @@
-"""Keys that have another name by now, and the sentence that says it."""
+"""Keys that were renamed, and the sentence that gives each new name."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Origins:
         """Note where ``path`` came from; what lay below it is forgotten."""
         self._forget_below(path)
         self._known[path] = origin
-        # So that whoever is set above finds it, without looking through all that is known.
+        # A table that is set later finds this path here, without a search through all known paths.
         while path:
             path, below = parent(path), path
             children = self._below.setdefault(path, set())

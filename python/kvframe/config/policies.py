@@ -63,7 +63,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """The name that stands there, without the options in its text; None if none does."""
+        """The name there, without the options in its text; None if there is no name."""
         text = self.table.get(self.key)
         return named(text, self.path).name if isinstance(text, str) else None
 
@@ -138,7 +138,8 @@ class Finder:
         origins: Where each value came from.
         file: The configuration's file, if any; places in it are relative to its folder.
         places: ``plugins.places``.
-        imports: Whether what is named by its place is imported; if not, nothing is known of it.
+        imports: Whether policies that are named by their place are imported; if not, their options
+            stay unchecked.
     """
 
     registry: Registry

@@ -1,4 +1,6 @@
-"""Rules that tie keys together. The core has most; those that it cannot know of are here."""
+"""Rules that tie keys together. The core checks most; this module has those that it cannot
+check.
+"""
 
 from __future__ import annotations
 
@@ -41,21 +43,21 @@ def check_core(
 
     Args:
         config: Every value.
-        well: The sections that are right in themselves; no other is looked at.
+        well: The sections that are valid in themselves; the rules check no others.
         blocks: Blocks of the pool; None if these are wrong.
         origins: Where each value came from.
     """
     if not config.groups:
         yield origins.missing("groups", "0 groups; must be between 1 and 16")
         return
-    # A pool that is not known yet is as large as none is: no rule then asks for more.
+    # A pool of unknown size counts as the largest possible, so that no rule finds it too small.
     table = core_table(config, blocks if blocks is not None else 2**32 - 1)
     if "cache" not in well:
         well = well - {"groups"}
     known = {key: value for key, value in table.items() if key.partition(".")[0] in well}
     given = config.plain()
     for key, has_value, rule in check_options(known):
-        # The core knows groups by their numbers, and people by their names.
+        # The core numbers the groups, while messages name them.
         limit = re.sub(r"groups\[(\d+)\]", lambda at: repr(config.groups[int(at[1])].name), rule)
         if has_value:
             yield origins.error(key, _value(given, key), limit)

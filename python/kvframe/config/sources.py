@@ -157,7 +157,7 @@ def _parse(text: str, file: Path) -> dict[str, Any]:
 
 
 def _place(message: str, text: str) -> tuple[str, int]:
-    # tomllib tells the place in words alone: "... (at line 3, column 7)" or "(at end of document)".
+    # tomllib gives the place only in words: "... (at line 3, column 7)" or "(at end of document)".
     reason, _, place = message.partition(" (at ")
     words = place.replace(",", "").split()
     line = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1

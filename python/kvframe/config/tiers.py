@@ -24,14 +24,14 @@ MOVED = "moved"
 
 @dataclass(frozen=True)
 class ResolvedTier:
-    """A tier that holds.
+    """A tier of the configuration, checked.
 
     Attributes:
         config: Every value.
         pages: Pages that fit; one is a block of every layer group.
         eviction: Its eviction policy, imported, with its options.
         admission: Its admission policy likewise.
-        store: What keeps its bytes likewise; None for host memory.
+        store: The store of its bytes likewise; None for host memory.
     """
 
     config: TierConfig
@@ -120,7 +120,7 @@ def _pages(tier: TierConfig, path: str, origins: Origins, page_bytes: int | None
     if size is None:
         reason = f'must be pages (4096), or bytes with a unit ("64 GiB"; {UNITS})'
         raise origins.error(path, tier.capacity, reason)
-    if page_bytes is None:  # what is wrong with the model is told already
+    if page_bytes is None:  # the model's errors are reported already
         return 0
     if not page_bytes:
         raise origins.error(path, tier.capacity, "bytes need [model], which says what a page takes")

@@ -266,7 +266,7 @@ def _resolve(
     faults = Faults()
     values = build_values(Config, data, "", origins, Config, faults)
     config = Config(**values)
-    # What is wrong in itself is not looked at again: its default would give errors of its own.
+    # The rules skip a section that is wrong in itself: its defaults would give errors of their own.
     well = {name for name in Config.__struct_fields__ if name in values or name not in data}
     blocks, used = _sizes(config, well, origins, faults)
     plugins = config.plugins
@@ -322,7 +322,7 @@ def _sizes(
 def _policies(
     config: Config, well: set[str], finder: Finder, faults: Faults
 ) -> tuple[Chosen[EvictionPolicy], Chosen[AdmissionPolicy], Chosen[PrefixMatcher]]:
-    """The three policies; where one is wrong, what stands for it is never seen."""
+    """The three policies. A stand-in replaces a wrong one, and no caller sees it."""
     known, origins = finder.registry, finder.origins
     eviction: Any = None
     admission: Any = None

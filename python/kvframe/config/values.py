@@ -167,7 +167,7 @@ def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struc
     elsewhere: dict[str, list[str]] = {}
     for key in _keys(root) if root else ():
         elsewhere.setdefault(key.rpartition(".")[2], []).append(key)
-    near = nearest(name, elsewhere, cutoff=0.8)  # a stranger must be very like
+    near = nearest(name, elsewhere, cutoff=0.8)  # a key of another table must be very similar
     if near and len(elsewhere[near]) == 1:  # one of several would be a guess
         return f"unknown key; did you mean {elsewhere[near][0]}?"
     return f"unknown key; {shown(path) or 'a configuration'} has {', '.join(siblings)}"

@@ -77,7 +77,7 @@ class AdmissionDriver(Asker[BatchedAdmission]):
         The core times it, and checks that None comes back and what is in ``out``.
         """
         now, tier, occasion, free, total = about
-        # What is no number must not become 0, which is a verdict.
+        # NaN must not become 0, which is a verdict.
         with np.errstate(invalid="raise"):
             if seen is not None:
                 self.policy.seen(seen, now)

@@ -1,4 +1,6 @@
-"""How a policy from a plugin is asked, whatever its kind: made anew, timed, its failures told."""
+"""Calls to a policy from a plugin, of any kind: it is made anew and timed, its failures
+reported.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ T = TypeVar("T")
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """On what terms a policy is asked: one table for every kind.
+    """The terms on which a policy is called: one table for every kind.
 
     Attributes:
         block_size: Tokens in a block.
         options: The policy's checked options; None if it takes none.
         strict: Whether its failure is an error; otherwise it is passed over, with a warning.
-        budget_ms: Milliseconds that a decision in Python may take; None if it may take its time. A
-            native policy runs inside the core, and has no budget.
+        budget_ms: Milliseconds that a decision in Python may take; None for no limit. A native
+            policy runs inside the core, and has no budget.
         window: Candidates offered at a time in place of what the policy asks for, 0 for all.
     """
 
@@ -47,15 +49,15 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Asker(Generic[P]):
-    """Makes a policy, times its decisions, tells of its failures.
+    """Makes a policy, times its decisions, and reports its failures.
 
     One driver belongs to one manager or replay, as the policy object does.
 
     Attributes:
         base: What the policy has to be.
         instead: What is done where it fails.
-        passes_over: Whether one that has spent its budget is passed over without a word; it else
-            fails at each decision.
+        passes_over: Whether a policy that has spent its budget is passed over silently; if not,
+            each further decision fails.
         budget: Times each decision; None if there is no limit.
 
     Raises:
@@ -94,7 +96,7 @@ class Asker(Generic[P]):
             raise PolicyError(f"{self.origin}: {wrong}")
 
     def asked(self, decide: Callable[[], T], instead: str | None = None) -> T | None:
-        """What the policy says; None where it failed, or is not asked any more."""
+        """The policy's answer; None if it failed, or is no longer called."""
         if self.budget is not None and self.budget.is_spent:
             return None
         try:
@@ -111,14 +113,14 @@ class Asker(Generic[P]):
             return None
 
     def tell(self, what: str, state: str, tell: Callable[[], None]) -> None:
-        """Tell the policy what happened. One that fails here has lost some, and is not asked again.
+        """Deliver events. A policy that fails here has lost some of them, and is not called again.
 
         An interrupt is no failure.
 
         Args:
-            what: What it is told of.
+            what: What the events are about, for messages.
             state: What it lacks once it has failed.
-            tell: Tells it.
+            tell: Delivers the events.
         """
         if self._lost is not None:
             raise PolicyError(f"it failed on {what} before, {state} not whole: {self._lost}")

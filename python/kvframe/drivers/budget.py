@@ -1,4 +1,4 @@
-"""The time that a decision in Python may take, and who tells of one that does not end."""
+"""The time that a decision in Python may take, and the watchdog for one that does not end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvframe.drivers.report import warn_once
 from kvframe.errors import PolicyError
 
 OVERDUE_S = 1.0
-"""Seconds, besides ten budgets, after which a decision that has not returned is told of."""
+"""Seconds, besides ten budgets, after which a decision that has not returned is reported."""
 
 
 class Budget:
@@ -43,7 +43,7 @@ class Budget:
         if took > self._seconds:
             self.is_spent = True
             if kind is not None and issubclass(kind, KeyboardInterrupt):
-                return  # it is the user's, and goes before the policy's
+                return  # the user's interrupt goes before the policy's error
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
     def start(self) -> bool:
@@ -68,7 +68,7 @@ class Budget:
         self.__exit__()
 
     def error(self, found: str) -> PolicyError:
-        """What a policy is refused with that took too long."""
+        """The error for a policy that took too long."""
         budget = f"its budget is {self._seconds * 1000:g} ms"
         return PolicyError(f"{found}, {budget}: it is asked no more")
 
@@ -88,7 +88,7 @@ class Budget:
 
 
 class _Watchdog(threading.Thread):
-    """Looks at every budget, as long as there are any."""
+    """Checks every budget, as long as there are any."""
 
     _lock = threading.Lock()
     _budgets: ClassVar[weakref.WeakSet[Budget]] = weakref.WeakSet()

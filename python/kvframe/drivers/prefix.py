@@ -40,7 +40,7 @@ class PrefixDriver(Asker[BatchedPrefix]):
         self.rewrites = overrides(policy, "normalise") or overrides(policy, "namespace")
         self.wrong = 0
         self._rewritten: WeakKeyDictionary[Request, Request] = WeakKeyDictionary()
-        # Changes are told in the order they were taken from the core.
+        # Changes are delivered in the order in which the core gave them.
         self._order = threading.RLock()
 
     # --- before keys are made -------------------------------------------------------------------
@@ -236,7 +236,7 @@ class PrefixDriver(Asker[BatchedPrefix]):
         return int(self._taken(prompts, np.array([found], np.int64))[0])
 
     def was_wrong(self, answers: int) -> None:
-        """The core found so many answers of the index wrong: they are misses."""
+        """The core found this many answers of the index wrong, and counts them as misses."""
         if not answers:
             return
         self.wrong += answers

@@ -29,7 +29,8 @@ def failure(origin: str, error: BaseException, strict: bool, instead: str) -> Po
 
 
 def warn_once(origin: str, message: str) -> None:
-    """Warn the first time that this policy fails in this process: it does so at every decision.
+    """Warn at the first failure of this policy in this process alone: it may fail at every
+    decision.
 
     Where warnings are errors this one goes to `sys.unraisablehook`: the decision is taken without
     the policy, so that there is nothing to refuse.

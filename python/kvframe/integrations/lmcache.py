@@ -4,8 +4,9 @@
 
     install()  # before the backends are built: then cache_policy: "kvframe:arc" is kvframe's arc
 
-LMCache tells of puts, hits and removals, of no prefix and no owners: pins are asked for when a
-chunk is about to die. The tier is as large as it ever was, for LMCache counts bytes.
+LMCache reports puts, hits and removals, but no prefixes and no owners, so the adapter asks for pins
+when a chunk is about to be evicted. LMCache counts bytes, so the tier has no fixed number of
+blocks: its capacity is the most blocks that it has held.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class KvframeCachePolicy(BaseCachePolicy):  # type: ignore[misc]
             self.tier.remove([key])
 
     def get_evict_candidates(self, cache_dict: Cache, num_candidates: int = 1) -> list[Any]:
-        """Up to that many keys, which leave the order; those not evicted after all come back."""
+        """Up to that many keys, which leave the order; a key that LMCache does not evict comes
+        back.
+        """
         for key in self._named:
             if key in cache_dict and key not in self.tier:
                 self.update_on_put(key)
@@ -112,7 +115,7 @@ class KvframeEvictionPolicy(EvictionPolicy):  # type: ignore[misc]
         with self._lock:
             new = [key for key in dict.fromkeys(keys) if key not in self.tier]
             self.tier.on_miss(new)
-            # One request's keys in order: where nothing else decides, its tail dies first.
+            # One request's keys in order: where nothing else decides, its tail is evicted first.
             for place, key in enumerate(new):
                 self.tier.insert(key, depth=place)
             self.tier.release(new)
@@ -133,7 +136,9 @@ class KvframeEvictionPolicy(EvictionPolicy):  # type: ignore[misc]
         key_eligible_filter: Callable[[ObjectKey], bool] | None = None,
         cache_salt: str | None = None,
     ) -> list[EvictionAction]:
-        """Which objects die, at least one where the ratio is not 0; `on_keys_removed` confirms."""
+        """Which objects to evict: at least one if the ratio is not 0. `on_keys_removed` confirms
+        them.
+        """
         with self._lock:
             wanted = int(len(self.tier) * max(0.0, min(1.0, expected_ratio)))
             if expected_ratio > 0:

@@ -53,9 +53,9 @@ _RANGES = {
 
 
 def use_of(told: object) -> Access:
-    """What a client says of its request, the fields of a `Access` as JSON has them.
+    """What a client says of its request: the fields of an `Access`, as JSON.
 
-    Whoever sends requests must not stop the engine: what is wrong is left out, with a warning.
+    A client's request must not stop the engine: a wrong field is left out, with a warning.
     """
     if told is None:
         return UNKNOWN

@@ -1,4 +1,5 @@
-"""What the plug points of other engines tell a policy, and so what each policy loses there.
+"""Which facts the plug points of other engines pass to a policy, and so what each policy loses
+there.
 
 Engines are not imported here; the adapters keep to this, and docs/how-to/other-engines.md says it.
 """

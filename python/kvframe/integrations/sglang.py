@@ -8,9 +8,9 @@ No SGLang server builds that class: `RadixCache.create_simulated` does, and prog
 server builds a `UnifiedRadixCache`. Its Rust core refuses the names, as the server's command line
 does, and nodes of its Python core are refused here.
 
-SGLang asks for the priority of one leaf at a time and tells of nothing that happens. What happened
-is read off the nodes when they are compared: a node that is new, was used again, or is gone. Each
-node is a block of the policy, whatever its length.
+SGLang asks for the priority of one leaf at a time and delivers no events. The adapter derives
+events from the nodes when they are compared: a node is new, was used again, or is gone. Each node
+is a block of the policy, whatever its length.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Seen:
 
 
 class _Place:
-    """A node's place in the order of death, settled when it is first compared."""
+    """A node's place in the order of eviction, settled when it is first compared."""
 
     __slots__ = ("node_id", "strategy")
 
@@ -106,7 +106,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
         return _Place(self, node.id)
 
     def place(self, node_id: int) -> int:
-        """Where the node stands in the order of death."""
+        """Where the node stands in the order of eviction."""
         if self._waiting:
             self._settle()
         return self._places[node_id]

@@ -4,10 +4,10 @@
         outputs = model.generate_batch(prompts, generation_config=...)
     print(managers[0].stats())
 
-The engine keeps its scheduler, its tensors and its attention. What changes is who says which blocks
-a request gets, which are found again, and which die: a `KVCacheManager`, with the policy that the
-configuration names. transformers' own ``BlockManager`` is asked for single blocks and never told of
-requests, so its callers are replaced too: `Cache` and `Sequences` know both.
+The engine keeps its scheduler, its tensors and its attention. A `KVCacheManager`, with the policy
+that the configuration names, decides instead which blocks a request gets, which are found again and
+which are evicted. transformers' own ``BlockManager`` hands out single blocks and sees no requests,
+so its callers are replaced too: `Cache` and `Sequences` see both.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
             # come with its first commit.
             (missed, ids), self.missed = self.missed, ("", NOTHING)
             ids = ids if missed == request_id else NOTHING
-            # What the engine does not know to be cached, it will write.
+            # The engine writes every block that it does not know to be cached.
             run = self._admit(request_id, ids, min(until, len(ids)), read=False)
             if run is None:
                 return None

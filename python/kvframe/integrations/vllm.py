@@ -44,8 +44,8 @@ class _Request:
 class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     """vLLM's chunks in the order of a kvframe policy.
 
-    A chunk's place is that of the requests that used it, whenever its transfers end. One that is
-    written or read keeps its place, and is passed over when others die.
+    A chunk's place is that of the requests that used it, whenever its transfers end. A chunk in
+    transfer keeps its place, and eviction passes over it.
     """
 
     def __init__(self, cache_capacity: int) -> None:
@@ -139,7 +139,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         self._in_transfer.add(key)
 
     def _settle(self) -> None:
-        """Put the chunks of each running request in order: its tail dies before its head.
+        """Put the chunks of each running request in order: its tail is evicted before its head.
 
         They come one by one, in any order.
         """

@@ -15,7 +15,7 @@ from kvframe.errors import UsageError
 def core_of(
     resolved: Resolved, gate: admission.AdmissionDriver | None, matcher: prefix.PrefixDriver | None
 ) -> _core.Manager:
-    """The core's manager, with what it calls of policies outside of it."""
+    """The core's manager, with the drivers of policies from outside the core."""
     config, chosen = resolved.config, resolved.eviction
     terms = Terms.of(config.eviction, chosen.options, config.cache.block_size)
     return _core.Manager(

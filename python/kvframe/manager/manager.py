@@ -219,10 +219,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def rematch(self, seq: int, *, fence: int | None = None) -> int:
         """Look up again a sequence that has computed nothing yet, and take what is cached by now.
 
-        Its fresh blocks give way to the cached ones, which its tables show from then on. What is
-        found counts with its admission. Nothing changes where no more whole blocks are found than
-        it has, while it waits for a load or a joined computation, if another joined its own, and
-        while a fork has shared blocks of it behind what is found.
+        Its fresh blocks give way to the cached ones, which its tables show from then on. Tokens
+        found count with its admission. Nothing changes if the lookup finds no more whole blocks
+        than the sequence has, if the sequence waits for a load or a joined computation, if another
+        sequence joined its computation, or if a fork shares blocks of it behind the found ones.
 
         Args:
             seq: A sequence as it was admitted.
@@ -376,10 +376,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self._core.release(seq, fence)
 
     def abort(self, seq: int, *, fence: int | None = None) -> None:
-        """End a sequence and leave nothing more of it to be found (the client has gone).
+        """End a sequence, and make nothing more of it findable (the client has gone).
 
-        What it committed before stays cached; its partial last block, which `release` may leave
-        findable (``cache.partial_hits``), and blocks that it only holds do not become so.
+        Blocks that it committed stay cached. Its partial last block, which `release` may make
+        findable (``cache.partial_hits``), and blocks that it only holds do not become findable.
 
         Args:
             seq: The sequence.
@@ -473,7 +473,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         return BlockCounts(*self._core.counts())
 
     def take_plan(self) -> CopyPlan:
-        """The copies to make that were gathered since the last plan; false if there are none."""
+        """The copies to make, gathered since the last plan; false if there are none."""
         plan = self._core.take_plan()
         return NO_COPIES if plan is None else CopyPlan(*plan)
 
@@ -555,10 +555,9 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     ) -> int:
         """Forget every cached block, or those that all of the given applies to.
 
-        A running sequence of what is forgotten keeps its blocks and leaves nothing to be found.
-        A block that `BlockPool.publish` made findable is of no adapter, salt or session; it is
-        forgotten with the block that it follows. `kvframe.tiers.Tiers.reset_prefix_cache` forgets
-        in lower tiers as well.
+        A running sequence that matches keeps its blocks, but leaves none of them findable. A block
+        that `BlockPool.publish` made findable has no adapter, salt or session: it is forgotten with
+        its parent block. `kvframe.tiers.Tiers.reset_prefix_cache` forgets in lower tiers as well.
 
         Args:
             lora_name: Blocks computed under this adapter; "" for those without one.
@@ -576,7 +575,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.
 
-        Running sequences keep their blocks, and leave nothing to be found.
+        Running sequences keep their blocks, but leave none of them findable.
 
         Returns:
             Blocks that were freed.

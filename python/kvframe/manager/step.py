@@ -17,7 +17,7 @@ from kvframe.results import NO_COPIES, Allocation, CopyPlan, Remap, StepResult
 
 
 class Stepping(Protocol):
-    """What a step goes through of a manager."""
+    """The parts of a manager that a step uses."""
 
     _core: Core
     _prompts: Prompts

@@ -56,7 +56,7 @@ def adopt(arrays: Sequence[Array], each: int, axes: str, block_size: int | None)
         block_size: Tokens in a block, needed with S.
 
     Raises:
-        UsageError: What the arrays are not, and must be.
+        UsageError: The arrays break a rule, which the message names.
     """
     if not arrays:
         raise UsageError("0 arrays: a pool needs at least 1")

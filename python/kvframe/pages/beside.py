@@ -39,7 +39,7 @@ class Products:
             return start, self._stream.record(cupy.cuda.Event())
 
     def alone(self, count: int) -> float:
-        """Seconds of a product with nothing beside it."""
+        """Seconds that a product takes alone."""
         start, end = self.queue(count)
         end.synchronize()
         return float(cupy.cuda.get_elapsed_time(start, end)) / count / 1e3
@@ -47,8 +47,8 @@ class Products:
     def beside(self, transfer: Transfer, transfers: int, count: int) -> tuple[float, float]:
         """Seconds of a transfer and of a product, both at once.
 
-        Transfers follow each other without a word to the stream that asked for them: it may be
-        compute's, where an event is only told between two products.
+        The transfers queue back to back on a stream of their own. Synchronising with the caller's
+        stream could delay each of them until the next matrix product ends.
 
         Raises:
             RuntimeError: The products ended first.

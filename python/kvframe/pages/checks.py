@@ -93,7 +93,7 @@ def copies(
 
 
 def unchecked(src: Ids, dst: Ids, tokens: int) -> Copies:
-    """Copies of so many tokens each, of ids that are known to be right."""
+    """Copies of the given numbers of tokens, between ids that were checked."""
     found = np.empty((len(src), 3), np.int32)
     found[:, 0], found[:, 1], found[:, 2] = src, dst, tokens
     return found

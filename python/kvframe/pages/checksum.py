@@ -21,7 +21,7 @@ def checksums(pages: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def checksums_at(pages: npt.NDArray[np.uint8], ids: Iterable[int]) -> npt.NDArray[np.uint64]:
-    """The same of some rows, which are not copied.
+    """XXH3 (64 bits) of some rows, without a copy of them.
 
     Raises:
         ImportError: As there.

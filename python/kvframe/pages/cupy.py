@@ -209,6 +209,6 @@ def _as_cupy(array: Any) -> Any:
 
 
 def _device_of(address: int) -> int:
-    """Whose memory it is; the current device's where an empty array has none."""
+    """The device that has the memory; the current one for an empty array, which has none."""
     runtime = cupy.cuda.runtime
     return int(runtime.pointerGetAttributes(address).device if address else runtime.getDevice())

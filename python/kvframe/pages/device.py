@@ -1,4 +1,4 @@
-"""Pages in memory that kernels reach: what a GPU backend is, less the GPU."""
+"""Pages in memory that kernels reach: the part of a GPU backend that needs no GPU."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kvframe.pages.pool import PagePool
 
 
 class CopyPlan(Protocol):
-    """What is used of a `kvframe.CopyPlan`."""
+    """The parts of a `kvframe.CopyPlan` that are used here."""
 
     @property
     def ticket(self) -> int: ...

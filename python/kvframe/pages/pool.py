@@ -1,4 +1,4 @@
-"""What every storage backend does."""
+"""The interface of every storage backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvframe.pages.checks import Ids
 from kvframe.pages.layout import Layout
 
 POISON = 0xFF
-"""The byte of what nobody wrote: NaN in fp32, fp16, bf16 and both fp8 formats, -1 in int8."""
+"""The byte of unwritten pages: NaN in fp32, fp16, bf16 and both fp8 formats, -1 in int8."""
 
 
 class PagePool(Protocol):
@@ -20,7 +20,7 @@ class PagePool(Protocol):
 
     Sequential meaning: copies of one call take effect one after the other, so a page may be filled
     and read again in the same call. Pages that are not named keep every byte, as do the tokens of a
-    page past those that are copied. What is refused (`kvframe.UsageError`) has changed nothing.
+    page past those that are copied. A refused call (`kvframe.UsageError`) has changed nothing.
     """
 
     @property
@@ -39,7 +39,7 @@ class PagePool(Protocol):
         """Fill pages with zero bytes (no tenant reads another's)."""
 
     def poison(self, ids: Ids) -> None:
-        """Fill pages with `POISON`, so that whoever reads what nobody wrote will notice."""
+        """Fill pages with `POISON`, so that a read of unwritten KV shows."""
 
     def write(self, layer: int, kv: Sequence[Any], slots: Any) -> None:
         """Write tokens' KV of a layer where a slot mapping says (vLLM's reshape_and_cache).

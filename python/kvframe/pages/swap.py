@@ -60,7 +60,7 @@ class Swap:
     """Copies between a device pool and a block-first host pool, beside compute.
 
     Transfers start once what the current stream of the pools' GPU has queued is done, and run on
-    streams of their own, in the order of their calls. They answer an event: let a stream wait for
+    streams of their own, in the order of their calls. They return an event: let a stream wait for
     it, or poll it; nothing else waits.
 
     Args:

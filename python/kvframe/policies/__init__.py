@@ -2,7 +2,7 @@
 
 | base class | for |
 | --- | --- |
-| `BatchedEviction` | which block dies next, among `Candidates` with `COLUMNS` |
+| `BatchedEviction` | which block is evicted next, among `Candidates` with `COLUMNS` |
 | `BatchedAdmission` | which `Arrivals` become findable (`ADMISSION_COLUMNS`); who is `Waiting` |
 | `BatchedPrefix`, `BatchedIndex` | how `Prompts` become keys, and how much of a hit is used |
 """

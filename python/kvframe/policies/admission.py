@@ -120,7 +120,7 @@ class BatchedAdmission:
     def start(self, requests: Waiting, out: npt.NDArray[np.int64]) -> None:
         """Leave 0 in ``out`` for a request that may start now, or put the number of a reason.
 
-        Whether there is room is for the core to decide, after this. For a request that waits,
+        The core decides afterwards whether there is room. For a request that waits,
         `KVCacheManager.allocate` raises `kvframe.HeldError`, and a step refuses it with
         `Reason.HELD`.
         """
@@ -128,6 +128,7 @@ class BatchedAdmission:
     def seen(self, keys: npt.NDArray[np.uint64], now: int) -> None:
         """Requests have found or computed the blocks of these keys: uint64 (n, 2).
 
-        Called once per block and request, before `admit` is asked about the block, and also for
-        blocks that it is not asked about; not for a request that comes back after a preemption.
+        The call comes once per block and request, before `admit` decides on the block, and also for
+        blocks on which it does not decide. A request that comes back after a preemption causes
+        none.
         """

@@ -1,9 +1,9 @@
 """The batched way to write an eviction policy: arrays in, scores or victims out, in Python.
 
 The core offers *candidates*: blocks that may be evicted, in least-recently-used order, each after
-the blocks that follow it in its prefix. A policy scores them all in one call, lower dies first; the
-core picks, never a block before its children. A policy with an order of its own overrides
-`BatchedEviction.victims` instead.
+the blocks that follow it in its prefix. A policy scores them all in one call, and the lowest score
+is evicted first; the core picks the victims, never a block before its children. A policy with an
+order of its own overrides `BatchedEviction.victims` instead.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 RENAMED_EVENTS = {"claim": "acquire", "missed": "on_miss"}
-"""Events by the names of before the first release, which a policy would wait for in vain."""
+"""Event names of before the first release: a policy that overrides one would never be called."""
 
 
 class BatchedEviction:
     """Base class of eviction policies in Python. Override `score`, or `victims`.
 
-    A class says what it wants to see; an object that says it anew in ``__init__``, as its options
-    may have it, is taken at its word.
+    The class attributes declare what the policy wants to see. An object may override them in
+    ``__init__``, for example by its options.
 
     Attributes:
         columns: Names from `COLUMNS`; only these are gathered.
@@ -93,7 +93,8 @@ class BatchedEviction:
             ``request_class`` and ``key`` keep their types.
 
     Event methods that a subclass overrides get arrays of block ids, before the decision that
-    follows them; events that no method handles cost nothing. Ids are reused after a block's death.
+    follows them; events that no method handles cost nothing. Ids are reused once a block is
+    evicted.
     """
 
     kvframe_kind: ClassVar[Kind] = "eviction"
@@ -127,16 +128,16 @@ class BatchedEviction:
     ) -> None:
         """The same, with the blocks' keys: of shape (blocks, 2), low word first.
 
-        A key stands for a block's tokens and all that precedes them. It is the same in the next
-        life of that content, whatever the block's id is then: a ghost is known by its key.
+        A key stands for a block's tokens and all that precedes them. Content that comes back has
+        the same key, whatever its new block id: a policy recognises its ghosts by their keys.
         """
 
     def on_miss(self, keys: npt.NDArray[np.uint64], now: int) -> None:
         """An admission did not find these keys, and is about to compute their blocks.
 
-        Where it needs victims, this comes before they are asked for. The next blocks that become
-        free, and then the victims, are for these keys, in this order. In a `step` of several
-        admissions the victims of all may be asked for at once, before the keys are known.
+        If it needs victims, this call comes before the one for them. The next blocks that become
+        free, and then the victims, go to these keys, in this order. A `step` of several admissions
+        may ask for the victims of all at once, before the keys are known.
         """
 
     def hit(self, blocks: npt.NDArray[np.uint32], now: int) -> None:

@@ -36,7 +36,7 @@ class MinHit(BatchedPrefix):
     def take(
         self, prompts: Prompts, found: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
     ) -> None:
-        """Nothing of what is too short."""
+        """Use no token of a prefix below the minimum."""
         out[found < self.min_tokens] = 0
 
 
@@ -80,7 +80,7 @@ class LoadOrRecompute(BatchedPrefix):
         offered: npt.NDArray[np.int64],
         out: npt.NDArray[np.int64],
     ) -> None:
-        """Nothing where computing is sooner."""
+        """Load no token where computing is faster."""
         o = self.options
         loading = o.latency + offered * (o.bytes_per_token / o.bandwidth)
         place = found + offered / 2

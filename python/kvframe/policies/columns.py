@@ -1,4 +1,4 @@
-"""Columns: what a policy in Python names to see, and gets by name."""
+"""Columns: the facts that a policy in Python declares, and reads by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def named_only(columns: Iterable[str]) -> str:
-    """What to note where a policy reads a column that is not among the ``columns`` it named."""
+    """The note on a policy that reads a column it does not declare in ``columns``."""
     return f"the policy's columns name only {', '.join(columns)}"
 
 

@@ -55,11 +55,11 @@ class BatchedPrefix:
     kvframe_kind: ClassVar[Kind] = "prefix"
 
     def normalise(self, prompts: Prompts) -> Sequence[Ids | None]:
-        """The prompts as they are to be computed, stored and found; None leaves one as it is.
+        """The prompts to compute, store and look up; None leaves a prompt unchanged.
 
-        The model then computes what is returned: `Allocation.prompt`. A matcher is asked about a
-        request once, however often it is tried and whether or not it is preempted, and not about
-        requests with multimodal extras.
+        The model then computes what is returned: `Allocation.prompt`. A matcher sees each request
+        once, however often it is tried and whether or not it is preempted, and sees no request with
+        multimodal items.
         """
         raise NotImplementedError
 

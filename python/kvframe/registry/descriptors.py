@@ -1,4 +1,4 @@
-"""What a plugin hands over for each policy or store it brings: a frozen, typed description.
+"""A plugin's frozen, typed description of each policy or store that it brings.
 
 A descriptor says what a policy is called, how it is written, which options it takes and how to make
 one. Making the policy itself is left to `make`, so listing policies costs nothing.
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z0-9]+([-_.][a-z0-9]+)*")
 
 @lru_cache(maxsize=256)  # built-in policies are described anew for every registry
 def _wrong_schema(options: type[msgspec.Struct]) -> str | None:
-    """Why no table of TOML can be checked against it, nor shown; None if one can."""
+    """Why this schema can neither check nor show a table of TOML; None if it can."""
     if options.__struct_config__.array_like:
         return "array_like: it must be a table"
     try:
@@ -90,7 +90,7 @@ class Descriptor:
 
 @dataclass(frozen=True, kw_only=True)
 class EvictionPolicy(Descriptor):
-    """Which block dies next in a tier.
+    """Which block is evicted next in a tier.
 
     Attributes:
         replay_only: The policy needs to know the future, so only a replay can run it.
@@ -120,7 +120,8 @@ class TierStore(Descriptor):
     """Where a lower tier keeps its pages: `make` answers a `kvframe.tiers.PageStore`.
 
     Attributes:
-        shared: Others may write there too, so that what this process did not write is looked for.
+        shared: Other processes may write there too, so kvframe also looks for pages that this one
+            did not write.
     """
 
     kind: ClassVar[Kind] = "store"

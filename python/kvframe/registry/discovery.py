@@ -14,7 +14,7 @@ GROUPS: dict[str, Kind] = {f"kvframe.{kind}": kind for kind in KINDS}
 """Entry-point groups: one a kind, so that the kind of a policy is known before it is imported."""
 
 OLD_GROUP = "kvframe"
-"""Held every kind, until the groups were told apart."""
+"""The old group, which held every kind."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Candidate:
 def installed() -> list[Candidate]:
     """Every entry point of the groups, ordered by name and distribution. Imports none of them.
 
-    What an installation that broke off left without a name is of ``unknown``; a package whose entry
-    points cannot be read is passed over.
+    A package that an interrupted installation left without a name is called ``unknown``. A package
+    whose entry points cannot be read is passed over.
     """
     found = [
         Candidate(
@@ -111,7 +111,7 @@ class Gate:
 
     Attributes:
         allow: If not empty, only these installed packages or policies may load. Policies of this
-            process, built-in ones among them, need no leave.
+            process, built-in ones among them, always may.
         block: These may not load, built-in ones included. Wins over `allow`.
     """
 

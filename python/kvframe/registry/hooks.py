@@ -1,7 +1,7 @@
 """One plugin: its hooks are checked and called, its descriptors collected.
 
-pluggy lets a misspelt hook pass in silence and says nothing of which plugin raised; both are mended
-here.
+pluggy accepts a misspelt hook without an error and does not say which plugin raised. This module
+adds both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RENAMED = {"kvframe_tier": "kvframe_store"}
 def offers_of(
     holder: object, name: str, origin: str, wrappers: Sequence[object] = ()
 ) -> tuple[Descriptor, ...]:
-    """What ``holder``, the module or object whose hooks carry `hookimpl`, brings.
+    """The descriptors of ``holder``, the module or object whose hooks carry `hookimpl`.
 
     Args:
         holder: The plugin.
@@ -50,8 +50,8 @@ def offers_of(
         PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
             not its descriptor, or of a way that is kvframe's alone; or there is no hook at all.
     """
-    # A manager of its own for each plugin: what is refused leaves nothing behind, and a call of a
-    # hook asks this plugin alone, which may not even be hashable.
+    # Each plugin gets a plugin manager of its own: a refused plugin leaves no trace, and a hook
+    # call reaches this plugin alone, which need not be hashable.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:

@@ -98,7 +98,7 @@ class PluginInfo:
 
 
 class Registry:
-    """The policies that can be named here and now: built-in ones, and those of installed packages.
+    """The policies that a name can mean: built-in ones, and those of installed packages.
 
     A lookup imports the one entry point, or the one file, that it names. Building a registry
     imports no plugin; building many, in one process or several, is harmless. Installed packages are
@@ -336,7 +336,7 @@ def _names(which: str, given: object) -> tuple[str, ...]:
 
 
 def _named(name: str) -> str:
-    # It may be any text: what a message cannot show as it is, it shows quoted.
+    # The text may contain anything: a message quotes what it cannot show as it is.
     plain = name.isprintable() and name and len(name) <= 60
     return name if plain else repr(name[:60])
 

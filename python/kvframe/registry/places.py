@@ -139,7 +139,7 @@ def _plugin(module: ModuleType, home: str, name: str, is_taken: Callable[[str], 
 
 
 def _kind_of(found: type) -> Kind | None:
-    """What a class decides: its base says so, unless it is such a base itself."""
+    """The kind of a policy class, by its base; None for a base itself."""
     kind: Kind | None = getattr(found, "kvframe_kind", None)
     return None if "kvframe_kind" in vars(found) else kind
 
@@ -163,7 +163,7 @@ def _policies(module: ModuleType) -> list[str]:
 def _described(
     kind: type, descriptor: type[Descriptor], is_taken: Callable[[str], bool]
 ) -> Descriptor:
-    """What a package would say of the class."""
+    """The descriptor that a package would give of the class."""
     parameters = list(inspect.signature(kind).parameters.values())
     schema = None
     if parameters:

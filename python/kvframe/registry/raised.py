@@ -1,4 +1,4 @@
-"""What the code of others raised, on one line."""
+"""Errors that a plugin's code raised, on one line."""
 
 from __future__ import annotations
 

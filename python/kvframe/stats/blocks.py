@@ -72,7 +72,7 @@ BlockEvent = BlockStored | BlockRemoved | AllBlocksCleared
 
 @dataclass(frozen=True)
 class _Asked:
-    """What of a request is part of its blocks' events."""
+    """The fields of a request that its blocks' events carry."""
 
     salt: str = ""
     adapter: str = ""
@@ -100,8 +100,8 @@ class BlockEvents:
         block_size: Tokens of a block: a number, or one a layer group where they differ.
         medium: Where the blocks are: "GPU", "CPU", ....
         per_block: One event a block, instead of one a run of blocks.
-        reused: Tell of blocks that admissions found, too (vLLM's full report mode), so that a
-            router that lost some catches up.
+        reused: Report blocks that admissions found, too (vLLM's full report mode), so that a router
+            that lost some catches up.
     """
 
     block_size: int | Sequence[int]
@@ -127,7 +127,7 @@ class BlockEvents:
         return events if self.per_block else list(_runs(events))
 
     def cached(self) -> list[BlockEvent]:
-        """Everything findable now, each block after the one it follows: for who joins late."""
+        """Everything findable now, each block after its parent: for a router that joins late."""
         blocks = sorted(self._present.values(), key=lambda event: event.start)
         return list(blocks)
 
@@ -140,7 +140,7 @@ class BlockEvents:
             case K.EVICT | K.FORGET:
                 self._remove(e)
             case K.CLEAR:
-                # What the reset took away is told as one.
+                # The blocks that a reset removed are reported as one event.
                 while self._out and self._out[-1][0] == e.tick:
                     self._out.pop()
                 self._out.append((e.tick, AllBlocksCleared(self.medium)))

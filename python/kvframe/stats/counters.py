@@ -1,4 +1,4 @@
-"""``kv.stats``: what a manager counts of its own doings."""
+"""``kv.stats``: the statistics of a manager."""
 
 from __future__ import annotations
 

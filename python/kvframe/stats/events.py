@@ -30,7 +30,7 @@ class Log:
         return EventLog(events, ids, dict(requests), self._block_size)
 
     def take_changes(self) -> Changes:
-        """What calls have changed besides their own sequence, since this was asked last.
+        """What calls have changed besides their own sequence, since this was called last.
 
         `KVCacheManager.step` returns the same as ``rewound`` and ``remapped``.
         """

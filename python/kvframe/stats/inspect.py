@@ -41,7 +41,7 @@ class Inspect:
         return SequenceState.of(self._core.sequence_snapshot(seq)).explain()
 
     def explain_block(self, block: int) -> str:
-        """A block in words: its state, who holds it, when it may die.
+        """A block in words: its state, its owners, and when it may be evicted.
 
         Raises:
             UsageError: The pool has no such block.

@@ -1,4 +1,4 @@
-"""What a manager counts of its own doings, each admission once."""
+"""Statistics of a manager, which count each admission once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class MissReason(IntEnum):
     """Why an admission found no more of its prompt: the first that holds."""
 
     BELOW_UNIT = 0
-    """What is left is less than the least that can be reused: a block, or what all groups share."""
+    """The rest of the prompt is shorter than the least reusable unit: a block, or what all groups
+    share."""
     LAST_TOKEN = 1
     """All was found but the block with the last token, which is always computed."""
     NEVER_SEEN = 2
@@ -53,7 +54,7 @@ class Miss(NamedTuple):
 
 
 def miss_of(told: tuple[int, int, int, int | None] | None) -> Miss | None:
-    """A miss as the core tells it."""
+    """A miss, from the core's values."""
     if told is None:
         return None
     number, group, wanted, ago = told

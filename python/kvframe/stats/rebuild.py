@@ -50,7 +50,7 @@ def _check(name: str, given: int, most: int) -> None:
 
 
 class Rebuild:
-    """Reads a log from its start and says what the manager says of itself.
+    """Reads a log from its start, and rebuilds what the manager reports of itself.
 
     Args:
         blocks: The pool's blocks at the start.
@@ -61,8 +61,8 @@ class Rebuild:
         UsageError: One of these is impossible.
 
     Attributes:
-        lengths: Tokens with slots, by live sequence, and by who stands in for one that ended before
-            its load.
+        lengths: Tokens with slots, by live sequence, and by each stand-in of a sequence that ended
+            before its load.
         pressures: (tick, level) of each change of the pressure level that was seen.
         usages: (tick, share of blocks in use) after each portion fed.
     """

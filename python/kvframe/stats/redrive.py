@@ -1,4 +1,4 @@
-"""What a log says was asked, asked again."""
+"""The calls that a log records, made again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kvframe.request import Request
 from kvframe.stats.log import Event, EventLog, checked
 
 ASIDE = (K.REFUSE, K.FENCE, K.PRESSURE)
-"""Events that are not compared: what was refused is not asked again, fences go up call by call, and
-a step, which looks at the pressure level once, is asked again verb by verb."""
+"""Events that are not compared: refused calls are not made again, fences rise call by call, and a
+step, which checks the pressure level once, is made again verb by verb."""
 
 
 class _Log(Protocol):
@@ -33,21 +33,21 @@ class Redriven(Protocol):
 
 
 def redrive(log: EventLog, fresh: Redriven) -> EventLog:
-    """Asks all that a log says was asked of a fresh manager; its log, which says the same.
+    """Make the calls of a log again on a fresh manager; returns the new log, which is the same.
 
-    Every verb that changes something is asked again: admissions, appends, ids that came late,
+    Every verb that changes something is called again: admissions, appends, ids that came late,
     commits, cuts, forks, lookups again, releases, fences, plans, tickets, loads, leases, pins,
     loans, blocks held one by one, collections, resizing, clearing, weights, sleep, touches, hints
-    and the time that retention goes by. What was refused is not, and lookups leave no trace.
+    and the time that retention goes by. Refused calls are not, and lookups leave no trace.
     Deadlines and what is attached to prefixes are not in the log: a ticket that lapsed is settled
-    again. A policy in Python must be one that has seen nothing yet.
+    again. A policy in Python must be a fresh object.
 
     Args:
         log: All of a log from its start, refusals and all.
         fresh: A manager of the same configuration, with its event log on, that did nothing yet.
 
     Raises:
-        IntegrityError: The manager did otherwise than the log says: another configuration, another
+        IntegrityError: The manager's events differ from the log: another configuration, another
             version, or a policy that is not deterministic.
         UsageError: ``log`` is none, or ``fresh`` is no manager.
     """
@@ -78,7 +78,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
 
 
 def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven) -> int:
-    """Asks the next thing from `at` on; where the events that it should cause begin."""
+    """Make the next call from `at` on; returns where the events that it should cause begin."""
     core = fresh._core
     for ahead in range(at, len(recorded)):
         event = recorded[ahead]

@@ -76,7 +76,7 @@ class SequenceState:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> SequenceState:
-        """What the core tells of it."""
+        """A sequence, from the core's values."""
         session, turn, request_class, priority = row["meta"]
         return cls(
             seq=row["seq"],
@@ -99,7 +99,7 @@ class SequenceState:
         )
 
     def explain(self) -> str:
-        """It in words."""
+        """The sequence in words."""
         known, slots, committed, cached = self.lengths
         tables = "; ".join(
             f"group {group}: {np.count_nonzero(table >= 0)} blocks"
@@ -173,7 +173,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, told: Mapping[str, Any], block_size: int) -> Snapshot:
-        """What the core told."""
+        """A snapshot, from the core's values."""
         return cls(
             tick=told["tick"],
             counts=BlockCounts(*told["counts"]),

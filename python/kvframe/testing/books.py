@@ -1,4 +1,4 @@
-"""Books beside the core: from its event log alone, whether each eviction was allowed."""
+"""Whether each eviction was allowed, judged from the core's event log alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Books:
             held: Blocks that had an owner when the call began, and that it does not let go.
 
         Raises:
-            PromiseError: A block was evicted that somebody holds, or before one that follows it.
+            PromiseError: A block was evicted while it had an owner, or before a block that follows
+            it.
         """
         rows = zip(
             events["kind"].tolist(), events["block"].tolist(), events["value"].tolist(), strict=True

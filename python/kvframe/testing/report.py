@@ -89,7 +89,7 @@ def judged(
 
 
 class Conformance(ABC):
-    """Tests of which each holds a policy to one promise; the report is made once a class."""
+    """Tests, each of which checks one promise of a policy; the report is made once per class."""
 
     _report: ClassVar[Report]
 

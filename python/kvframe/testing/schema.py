@@ -1,4 +1,4 @@
-"""Whether a policy's options are a schema that users can live with."""
+"""Whether a policy's options form a complete schema: defaults, descriptions, no unknown keys."""
 
 from __future__ import annotations
 

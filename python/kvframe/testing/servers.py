@@ -15,12 +15,12 @@ _TRY_AGAIN_S = 0.01
 
 
 class ServerProcess:
-    """A program that listens on loopback. As a context manager it is started, and ended.
+    """A program that listens on loopback. As a context manager it starts the program, and ends it.
 
     Args:
         command: The program and its arguments, the port among them.
         port: Where it listens.
-        log: Gets what it prints, behind what is there. If not given, nothing does.
+        log: A file to which its output is appended; the output is dropped if None.
     """
 
     def __init__(self, command: Sequence[str], port: int, log: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class ServerProcess:
         """Start it, for the first time or again, and wait until it listens.
 
         Raises:
-            TimeoutError: Nobody listens on its port after so long.
+            TimeoutError: The program does not listen on its port in time.
         """
         if self._log is None:
             self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
@@ -53,12 +53,12 @@ class ServerProcess:
                 time.sleep(_TRY_AGAIN_S)
 
     def stall(self) -> Callable[[], None]:
-        """It answers nothing until what this gives is called."""
+        """Stop the program from answering, until the returned function is called."""
         self._signal(signal.SIGSTOP)
         return lambda: self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """It dies without a word, also when it is stalled or dead."""
+        """Kill the program at once, even if it is stalled; a program that has ended stays so."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -81,7 +81,7 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has."""
+    """A free port of loopback."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

@@ -1,4 +1,6 @@
-"""A policy between the core and the one on trial: sees what that is given and what it answers."""
+"""A policy that stands between the core and the policy on trial, and records its inputs and
+answers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _JUNK = 0x5A
 
 @dataclass
 class Watch:
-    """What a spy is to do, and what it saw.
+    """What a spy has to do, and what it recorded.
 
     Attributes:
         twice: Ask for each decision twice and use the second answer.
@@ -38,7 +40,7 @@ class Watch:
 
 
 def spied(policy: BatchedEviction, watch: Watch) -> BatchedEviction:
-    """A policy that asks ``policy`` and judges each answer before the core does."""
+    """A policy that calls ``policy``, and checks each answer before the core does."""
     kind = type(policy)
     spy = _Spy(policy, watch)
     own = dict.fromkeys((*kind.columns, "block", "parent"))

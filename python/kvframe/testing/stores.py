@@ -1,4 +1,4 @@
-"""What every store of a lower tier has to do, as one check for authors of stores."""
+"""One check for authors of stores: everything that the store of a lower tier must do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_store(make: Callable[[], PageStore], *, size: int = 4096, count: int =
         count: Objects of the largest batch.
 
     Raises:
-        StoreError: It does something else.
+        StoreError: The store breaks its contract.
     """
     store, space = make(), Space(model="check")
     names = [space.name((at, 1), at % 3) for at in range(count)]

@@ -44,7 +44,7 @@ class Subject:
     def of(
         cls, policy: str | EvictionPolicy | Loaded[EvictionPolicy], options: Mapping[str, Any]
     ) -> Subject:
-        """By the name of an installed policy, or by what describes one.
+        """From the name of an installed policy, or from a descriptor.
 
         Raises:
             PluginError: No such policy, or it is blocked or broken.

@@ -23,13 +23,13 @@ _LETTERS = 3
 class Traffic:
     """Requests that share prefixes, run at once, grow, fork, are cut and end; pins; refusals.
 
-    The same seed over the same kind of manager makes the same calls, whatever the policy, as long
-    as the same of them are refused.
+    One seed over one kind of manager makes the same calls under every policy, as long as the same
+    calls are refused.
 
     Args:
         manager: Strict (``on_error = "raise"``), its event log on.
         seed: Of the dice.
-        upheaval: Whether the cache is forgotten and the pool resized now and then.
+        upheaval: Whether the calls include resets of the cache and resizes of the pool.
     """
 
     def __init__(self, manager: KVCacheManager, seed: int, *, upheaval: bool = False) -> None:

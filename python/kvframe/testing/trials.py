@@ -70,7 +70,7 @@ def _answers(subject: Subject) -> None:
 
 
 def _eligible(subject: Subject) -> None:
-    """Without a spy, which would not let the core see a wrong choice; under both indexes."""
+    """Run without a spy, which would hide a wrong choice from the core, and under both indexes."""
     for index in INDEXES:
         for seed, blocks in enumerate(SIZES, start=len(SIZES)):
             traffic = Traffic(subject.manager(blocks, index=index), seed)
@@ -80,7 +80,9 @@ def _eligible(subject: Subject) -> None:
 
 
 def _deterministic(subject: Subject) -> None:
-    """A second run before two beside each other: only then does a difference mean shared state."""
+    """Two separate runs first, then two side by side: only then does a difference prove shared
+    state.
+    """
     alone = [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)]
     if [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)] != alone:
         raise PromiseError("deterministic", "the same calls gave another log the second time")
@@ -158,4 +160,4 @@ TRIALS: Sequence[tuple[str, Callable[[Subject], None]]] = (
 """Each trial with the promise that it tries."""
 
 NEEDED = frozenset({"columns", "answers", "eligible", "deterministic"})
-"""Where one of these is broken, the trials after it would only say so again."""
+"""After one of these promises is broken, later trials would only repeat the finding."""

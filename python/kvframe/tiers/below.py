@@ -29,7 +29,7 @@ Rows = list[list[Bytes]]
 """Pages by part, each a row of bytes."""
 
 KEEP_MS = 1000
-"""A store is told at most so often which pages were used."""
+"""Milliseconds between two reports of used pages to a store, at least."""
 
 MOST_DOOMED = 1 << 16
 """Pages whose objects wait to be removed while their store is left alone; more are left there."""
@@ -157,11 +157,13 @@ class StoreTier:
     # --- whether it is asked ------------------------------------------------------------------
 
     def is_up(self, now: int) -> bool:
-        """Whether the store is asked at all: one that fails is left alone for a while."""
+        """Whether calls reach the store at all: one that fails gets none for a while."""
         return self._paused.is_over(now)
 
     def takes_puts(self, now: int) -> bool:
-        """Whether it is given pages: one that keeps none is not, for a while, and then one put."""
+        """Whether the store gets pages. One that kept none gets none for a while, then a single
+        put.
+        """
         doubted = self._paused.in_a_row or self._refused.in_a_row
         free = not (doubted and self.putting)
         return free and self.is_up(now) and self._refused.is_over(now)
@@ -189,7 +191,7 @@ class StoreTier:
         self._refusing.begins(f"{told} not there; its capacity is {pages} pages", now)
 
     def refuses(self, now: int) -> None:
-        """It kept nothing, and room was made for it in vain: it is given nothing for a while."""
+        """The store kept nothing although room was made, so it gets no pages for a while."""
         self._refused.failed(now)
 
     def judged(self, read: Read) -> None:
@@ -373,7 +375,7 @@ class StoreTier:
         return [page for page in pages if not self.read(codec, as_keys([page[0]]), 0).good]
 
     def look(self, codec: Codec, keys: Keys) -> int:
-        """Pages of a prefix that the store has in all parts, whoever wrote them."""
+        """Pages of a prefix that the store has in all parts, from any writer."""
         names = [codec.name(key, part) for key in as_tuples(keys) for part in self._parts]
         there = self._answers(self.store.contains(names), names)
         each = len(self._parts)
@@ -390,7 +392,8 @@ class StoreTier:
         if self.shared:
             self._spoiled.update(map(number, found.wrong))
         else:
-            # What is cut short takes room for ever; so does what there is no room for.
+            # An object that was cut short would take room for ever, and so would one that does not
+            # fit.
             self.drop([(key, 0) for key in (*found.wrong, *rest)], 0)
         found.forget()
 
@@ -399,7 +402,7 @@ def check_apart(tiers: Sequence[StoreTier]) -> None:
     """No two tiers keep objects of one name in one place.
 
     Raises:
-        ConfigError: Two do: what one of them drops, the other would miss.
+        ConfigError: Two tiers do: one would miss the objects that the other removes.
     """
     taken: dict[tuple[str, bytes], str] = {}
     for tier in tiers if len(tiers) > 1 else ():
@@ -428,5 +431,5 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _leading(kept: Sequence[bool]) -> int:
-    """How many are true before the first that is not."""
+    """The number of leading true values."""
     return next((at for at, one in enumerate(kept) if not one), len(kept))

@@ -1,4 +1,4 @@
-"""What a tier holds and what is on its way, with the policy that says what dies: host or store."""
+"""What a tier, host memory or a store, holds and has in flight, with its eviction policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stored(NamedTuple):
         ticket: Of the transfer; 0 if all are there or on their way.
         present: Pages of the prefix that need not move.
         slots: Places of the others.
-        evicted: Who made room.
+        evicted: The pages that were evicted to make room.
     """
 
     ticket: int
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
 
 class Books:
-    """The books of one tier, kept by the core.
+    """The index and the state of one tier, which the core keeps.
 
     Args:
         tier: Its configuration.
@@ -91,7 +91,7 @@ class Books:
 
         Raises:
             BusyError: Too much is on its way.
-            CapacityError: Too little may die.
+            CapacityError: Too few pages may be evicted.
         """
         return Stored(*self._core.store(keys, self.parts, use.row()))
 
@@ -113,7 +113,7 @@ class Books:
         return ended
 
     def cancel(self, ticket: int) -> Gone:
-        """Give a transfer up: nobody finds what it brings; its places come back with `end`."""
+        """Cancel a transfer: the pages it brings are not findable, and `end` frees their places."""
         gone: Gone = self._core.cancel(ticket)
         return gone
 
@@ -151,16 +151,16 @@ class Books:
         return gone
 
     def set_backed(self, keys: Keys, backed: bool) -> None:
-        """Say which pages the tier below has too."""
+        """Record which pages the tier below has too."""
         self._core.set_backed(keys, backed)
 
     def order(self) -> Gone:
-        """Pages from the next to die on, as far as it is settled."""
+        """Pages in the order of eviction, as far as it is settled."""
         gone: Gone = self._core.order()
         return gone
 
     def unbacked(self, pages: Sequence[int]) -> list[int]:
-        """Those of some pages that the tier below has not."""
+        """Of these pages, those that the tier below lacks."""
         backed = self._core.backed(pages)
         return [page for page, has in zip(pages, backed, strict=True) if not has]
 
@@ -179,12 +179,14 @@ class Books:
         return gone
 
     def evict_backed(self, keys: Keys, most: int) -> Gone:
-        """Evict those of some pages that may die and that the tier below has, up to ``most``."""
+        """Evict up to ``most`` of these pages: those that may be evicted and that the tier below
+        has.
+        """
         gone: Gone = self._core.evict_backed(keys, most)
         return gone
 
     def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
-        """Places for whoever keeps books of its own, and who made room."""
+        """Places for pages that the caller tracks itself, and the pages evicted for them."""
         slots, evicted = self._core.lend(pages)
         return slots, evicted
 

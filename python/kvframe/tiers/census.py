@@ -1,6 +1,7 @@
-"""What lies in a store, by name space, whoever wrote it: counted, and removed on demand.
+"""What a store contains, by name space and from any writer: counted, and removed on demand.
 
-For the command line. An engine looks at its own name space alone, and removes what it wrote.
+For the command line. An engine reads its own name space alone, and removes only objects that it
+wrote.
 """
 
 from __future__ import annotations

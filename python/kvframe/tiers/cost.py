@@ -12,7 +12,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class SwapCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine and a model take.
+    """The speeds of a machine, and the costs of a model.
 
     Recomputing n tokens after c cached ones takes ``2 x parameters`` FLOPs a token and
     ``4 x layers x heads x head_dim`` for each pair of a token and one that it attends to (Kaplan et

@@ -125,7 +125,7 @@ class Disk(PageStore):
         return self._used_ns, self._used_ns
 
     def _tidy(self) -> None:
-        """Take away what a kill left behind, and from others the right to look."""
+        """Remove what a killed process left, and the access of other users."""
         for folder in self._folders():
             with suppress(OSError):
                 if folder.stat().st_mode & 0o077:

@@ -25,7 +25,7 @@ MOST_AGAIN = 16
 """So many of them are tried again in a poll."""
 
 MOST_CLEANED = 256
-"""Pages that are about to die of which a poll asks whether the tier below should get them."""
+"""How many pages next to be evicted a poll offers to the tier below."""
 
 
 class Held(NamedTuple):
@@ -104,7 +104,7 @@ class Downward(Levels):
                 wanted = self._wanted(self.host, held.keys, EVICTED)
                 try:
                     moved += self._back_up_now(held._replace(keys=wanted))
-                except BusyError:  # it would cost pages that the tier below has not yet
+                except BusyError:  # it would evict pages that the tier below lacks
                     break
                 if self.host.books.present(wanted) < len(wanted):
                     break  # no room for it now
@@ -270,7 +270,7 @@ class Downward(Levels):
             return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: Written | Exception) -> None:
-            # What has changed in host memory meanwhile is gone, or it would be sent for ever.
+            # A page that changed in host memory meanwhile is dropped, or it would be sent for ever.
             self._settle(level, source, self._all(good))
             landed(outcome)
 
@@ -303,10 +303,10 @@ class Downward(Levels):
         level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
 
     def _make_way(self, place: int, keys: Keys, written: Written) -> None:
-        """A store keeps fewer pages, again, than its tier has room for: others must go.
+        """A store again kept fewer pages than its tier has room for, so other pages must go.
 
-        Once, until it has kept all that it was given: more would not help. What still keeps
-        nothing then is left alone for a while, as one that fails.
+        This happens once, until the store has kept all pages of a put. A store that then still
+        keeps nothing gets no pages for a while, like one that fails.
         """
         below = self.below[place]
         if not written.refused:
@@ -324,13 +324,15 @@ class Downward(Levels):
             below.refuses(self._clock())
 
     def _clean(self, level: Level, place: int, doomed: list[int]) -> list[int]:
-        """Back up pages that are about to die and that the tier below lets in; those that may."""
+        """Back up pages that are about to be evicted and that the tier below admits; returns those
+        that may be evicted now.
+        """
         if self.below[place].takes_puts(self._clock()):
             lost = self._lost(level, place, doomed)
-        else:  # nobody can be asked in each poll: they stay until somebody needs the room
+        else:  # the store gets no calls now: these pages stay until their room is needed
             lost = level.books.unbacked(doomed)
         if level.config.when_full == "drop" and level.books.counts()[0] == 0:
-            # One that is on its way down by now is nobody's, and another would die in its place.
+            # A page on its way down cannot be evicted, and another would be evicted instead.
             front = [page for _, page in level.books.order()[:1]]
             if front == doomed[:1]:
                 return front
@@ -339,9 +341,9 @@ class Downward(Levels):
         return doomed[:clean]
 
     def _lost(self, level: Level, place: int, doomed: list[int]) -> list[int]:
-        """Of pages that are about to die, those that the tier below lets in and has not yet.
+        """Of pages that are about to be evicted, those that the tier below admits and lacks.
 
-        They are on their way there from now on.
+        This starts their transfer.
         """
         lost, below, cleaned = [], self.below[place], self._cleaned[place]
         for page in level.books.unbacked(doomed):
@@ -352,16 +354,16 @@ class Downward(Levels):
             wanted = self._lasting(below, self._wanted(below, prefix, EVICTED))
             if len(wanted) == len(prefix):
                 lost.append(page)
-                # To be read makes them the latest used; they die as if they had not been.
+                # Reading a page makes it the most recently used, which must not delay its eviction.
                 cleaned.update((key, False) for key in chain[::-1] if key not in cleaned)
                 self._write(place, prefix)
         return lost
 
     def _refuse_loss(self, rows: int) -> None:
-        """With ``when_full = "refuse"``, nobody makes room by what the tier below still lacks.
+        """With ``when_full = "refuse"``, a page that the tier below still lacks is not evicted.
 
         Raises:
-            BusyError: That is what it would take.
+            BusyError: Only such pages could make the room.
         """
         if self.host.config.when_full != "refuse" or not self.below:
             return

@@ -1,4 +1,6 @@
-"""New weights, and what one adapter, salt or session left: nothing of it is found in any tier."""
+"""Makes KV unfindable in every tier: all of old weights, or that of one adapter, salt or
+session.
+"""
 
 from __future__ import annotations
 

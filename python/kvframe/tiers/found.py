@@ -1,4 +1,4 @@
-"""What lies in a store as a tier is opened: its pages by prefix, and all that is none of them."""
+"""What a store contains as a tier is opened: its pages by prefix, and counts of other objects."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Gate:
     Args:
         tier: Its configuration.
         books: What it holds.
-        kind: What it is, as policies are told: ``host``, ``disk`` or ``remote``.
+        kind: The tier's name for policies: ``host``, ``disk`` or ``remote``.
         block_size: Tokens of a page.
     """
 
@@ -38,7 +38,7 @@ class Gate:
         self._asked = TierGate(driver(chosen.loaded, terms) or self.name, chosen.values)
         self._books, self._kind, self._block_size = books, kind, block_size
         self._now = 0
-        # Where every page enters at once, nobody has to count.
+        # Where every page enters at once, uses need no count.
         values = chosen.values
         at_once = {"always", "write-back"}
         self.counts_uses = self.name not in at_once and not (

@@ -29,7 +29,7 @@ class HostTier:
         block_size: Tokens of a page.
         pools: Memory to use, one pool a part, block-first (`kvframe.pages.cupy.host_pool` gives
             pinned ones); allocated if None.
-        poison: Overwrite pages that leave, so that whoever reads them will notice.
+        poison: Overwrite pages that leave, so that a late reader notices.
         verify: Note checksums even where the configuration says none.
 
     Raises:
@@ -112,7 +112,7 @@ class HostTier:
         return rows
 
     def left(self, gone: Gone) -> None:
-        """Pages have left; nobody writes their places yet."""
+        """Pages have left, and their places are not written yet."""
         if self._poison and gone:
             places = [place for _, place in gone]
             for pool in self.pools:

@@ -1,4 +1,4 @@
-"""Looking into tiers: counters, pages that changed, books that disagree."""
+"""Inspection of tiers: their counters, checks of their pages, a recount of their state."""
 
 from __future__ import annotations
 

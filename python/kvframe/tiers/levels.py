@@ -44,10 +44,10 @@ class Levels:
     _closed: bool
     _names: Names
     _cleaned: list[dict[Key, bool]]
-    """By tier: pages that went down because they were about to die, and whether they were evicted
-    there while they were still here: sent again they would be evicted again."""
+    """By tier: pages demoted ahead of their eviction, and whether the lower tier has dropped them
+    since (do not send those again)."""
     _refuse_loss: Callable[[int], None]
-    """Of `Downward`, which knows the way down; whoever wants room in host memory calls it."""
+    """A method of `Downward`: code that needs room in host memory calls it first."""
     _least: int
     """The lowest block id that is a page: 1 where block 0 is the null block."""
 
@@ -118,7 +118,7 @@ class Levels:
         self._left(level, gone)
 
     def _used(self, level: Level, keys: Keys) -> None:
-        """A request uses pages: they are about to die no more."""
+        """A request uses pages, so they are no longer about to be evicted."""
         place = self.levels.index(level)
         if place < len(self.below) and self._cleaned[place]:
             for key in as_tuples(keys):
@@ -177,7 +177,7 @@ class Levels:
             level.books.set_deadline(ticket, self._clock() + ceil(level.config.timeout_ms))
 
     def _count_uses(self, keys: Keys, found: int) -> None:
-        """A request found so many of its pages, and computes the others."""
+        """A request found this many of its pages, and computes the others."""
         gates = [level.gate for level in self.levels if level.gate.counts_uses]
         for gate in gates:
             gate.seen(keys)

@@ -57,8 +57,8 @@ class Moves:
         parts: The engine's pools.
         host: The host pool of each.
         worker: Runs what blocks.
-        movers: For each part, whoever queues copies on its device; None where host memory is
-            copied by the worker.
+        movers: For each part, the object that queues copies on its device; None where the worker
+            copies host memory.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Moves:
         then: Callable[[int | Exception], None],
         took: Took | None = None,
     ) -> None:
-        """Copy pages to the host, do ``after`` in the worker, then hand on what it answers.
+        """Copy pages to the host, do ``after`` in the worker, then pass its answer on.
 
-        ``took``: is told how long the copy took, not how long it waited for its turn or a poll;
-        that of a device, until it was seen to be done.
+        ``took``: receives the seconds of the copy, without its wait for a turn or a poll. A
+        device's copy counts until a poll sees it done.
         """
         if self._movers is None:
 

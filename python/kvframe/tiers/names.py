@@ -20,8 +20,8 @@ Covers = Callable[[bytes, bytes], bool]
 class Names:
     """What pages are called since their salt or adapter was forgotten.
 
-    A store that others write to keeps what they wrote, under names made of the same keys. This
-    engine calls its own pages otherwise from then on, by numbers that no other engine draws: it
+    A store that others write to keeps what they wrote, under names made of the same keys. From then
+    on this engine gives its own pages new names, from numbers that no other engine draws: it
     neither finds the old pages nor takes them for its own.
     """
 
@@ -30,7 +30,7 @@ class Names:
         self._masks: dict[tuple[bytes, bytes], npt.NDArray[np.uint64]] = {}
 
     def renew(self, salt: str | None, adapter: str | None, covers: Covers) -> None:
-        """Pages that ``covers`` says yes to are called otherwise than ever before."""
+        """Give new, unused names to the pages for which ``covers`` is true."""
         drawn = np.frombuffer(os.urandom(16), np.uint64)
         self._drawn[salt, adapter] = covers, drawn
         self._masks.clear()

@@ -56,7 +56,7 @@ class Fp8:
         """A page, uint8 [page bytes], as scales (float32) and values.
 
         Raises:
-            UsageError: It holds what is no number: nobody wrote it.
+            UsageError: A value is NaN or infinite, as in a page that was never written.
         """
         values = page.view(self._dtype).reshape(self._extents).astype(np.float32)
         most = np.abs(values).max(axis=(2, 4), keepdims=True)

@@ -63,8 +63,8 @@ class TierHit(NamedTuple):
 class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Renamed, old=CACHE):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
-    Call all methods from the engine's thread, and `poll` once per step. What blocks runs in a
-    thread of each tier. A page in flight belongs to nobody; a load that fails, is late or is wrong
+    Call all methods from the engine's thread, and `poll` once per step. Blocking work runs in a
+    thread of each tier. A page in flight has no owner, and a load that fails, is late or is wrong
     is a miss.
 
     Args:

@@ -43,7 +43,7 @@ class PageStore(ABC):
         """Forget objects; a name that is not there is no error."""
 
     def place(self) -> str | None:
-        """Where the objects are, told apart from every other place; None if nobody may ask.
+        """A name for where the objects are, unlike that of any other place; None if it has none.
 
         Two tiers of a manager cannot have the same place and the same names.
         """

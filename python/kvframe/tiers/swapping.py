@@ -43,7 +43,7 @@ class Swapped:
 
 
 class Swapping(Levels):
-    """Whole sequences in pages of host memory that no prefix index knows."""
+    """Whole sequences, in pages of host memory that no prefix index contains."""
 
     _out_rate: Rate
     _in_rate: Rate
@@ -182,7 +182,8 @@ class Swapping(Levels):
     def _tail(self, swapped: Swapped, grant: Allocation, first: int) -> None:
         """Bring the end that no load brings: a partial block, or the last of a full prompt.
 
-        At once: nobody but the sequence owns that page, so it must not be in flight.
+        The copy is synchronous: the sequence is the only owner of that page, so the page must not
+        be in flight.
         """
         slots = swapped._slots[first:]
         good = self.host.check(slots)

@@ -47,7 +47,7 @@ class Loading:
 
 
 class Upward(Levels):
-    """Loads: each ends, good or not, and what is not good is computed again."""
+    """Loads. Each one ends, and pages that did not come are computed again."""
 
     _loading: list[Loading]
     _queue: deque[Loading]
@@ -105,7 +105,7 @@ class Upward(Levels):
             self._go_on(loading)
 
     def _sparing(self, keys: Keys) -> Keys:
-        """As much of a prefix as makes nobody die in host memory who may not."""
+        """As much of a prefix as fits without an eviction that ``when_full = "refuse"`` forbids."""
         books = self.host.books
         present = books.present(keys)
         try:
@@ -242,14 +242,14 @@ class Upward(Levels):
         self._bring_in(loading, 0)
 
     def _awaited(self, loading: Loading) -> bool:
-        """Whether somebody else waits for what a load is bringing to host memory."""
+        """Whether another load waits for the pages that this one is bringing to host memory."""
         at = self.host.books.find(loading.keys)
         key = loading.keys[at : at + 1]
         others = [one for one in self._loading if one.state == "waiting"]
         return any(len(key) and np.array_equal(one.keys[at : at + 1], key) for one in others)
 
     def _late(self, level: object, tickets: list[int]) -> None:
-        """Transfers of a tier took too long: whoever waits for them goes on without."""
+        """Transfers of a tier took too long: loads that wait for them go on without them."""
         for loading in [one for one in self._loading if one.state == "promoting"]:
             below, source = loading.source or (None, 0)
             into = loading.into_host

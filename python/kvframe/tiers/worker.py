@@ -1,4 +1,4 @@
-"""Who does the blocking work of tiers: a thread, or nobody but the caller in tests."""
+"""What does the blocking work of tiers: a thread, or in tests the caller itself."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _outcome(job: Job) -> object:
         return job()
     except Exception as error:
         return error
-    except BaseException as error:  # a cancelled task, say: the worker and who waits for it go on
+    except BaseException as error:  # a cancelled task, say: the worker and its callers go on
         told = TierError(f"{type(error).__name__}: {error}")
         told.__cause__ = error
         return told
