@@ -121,7 +121,7 @@ impl Manager {
     pub fn pins(&self, owner: Option<&str>) -> impl Iterator<Item = PinInfo<'_>> {
         let pins: Vec<PinInfo<'_>> = match owner {
             None => self.locks.held().collect(),
-            // Who is not named may be anybody's.
+            // A pin without an owner belongs to every caller.
             Some("") => self.locks.held().filter(|held| held.holder.owner.is_empty()).collect(),
             Some(owner) => self.locks.held_by(owner).collect(),
         };
