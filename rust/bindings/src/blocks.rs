@@ -2,11 +2,11 @@
 
 use kvframe_core::Manager as Core;
 use kvframe_core::pool::NIL;
-use numpy::PyArray1;
+use numpy::{Ix1, PyArray1};
 use pyo3::prelude::*;
 
 use crate::args::BlockNumber;
-use crate::buffers::{keys, tokens};
+use crate::buffers::{keys, readable, tokens};
 use crate::errors::usage;
 use crate::manager::Manager;
 use crate::views::entry;
@@ -97,7 +97,10 @@ fn expected(
     blocks: &Bound<'_, PyAny>,
     generations: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Vec<u32>, Vec<u32>)> {
-    let blocks = tokens(blocks, "blocks")?;
+    let blocks = match plain(blocks) {
+        Some(ids) => ids,
+        None => tokens(blocks, "blocks")?,
+    };
     let Some(generations) = generations else {
         return Ok((blocks, Vec::new()));
     };
@@ -108,4 +111,10 @@ fn expected(
         return Err(usage(py, format!("{have} generations, but {want} blocks")));
     }
     Ok((blocks, generations))
+}
+
+/// Ids as block tables have them, read in place; None for what takes the longer way.
+fn plain(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
+    let array = readable::<i32, Ix1>(blocks)?;
+    array.as_array().iter().map(|&id| u32::try_from(id).ok()).collect()
 }
