@@ -127,14 +127,15 @@ impl Manager {
         self.check_generations("free", blocks, generations)?;
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
-            let parent = self.held_blocks.parent(block);
-            let why = if self.pool.state(block) == State::Lent {
+            let on_loan = self.pool.state(block) == State::Lent;
+            if on_loan && self.pool.refs(block) == 1 {
                 // An ended loan marks the id, so that naming it twice is caught in one pass.
-                if self.pool.refs(block) == 1 {
-                    self.pool.end_loan(block);
-                    lent.push(block);
-                    continue;
-                }
+                self.pool.end_loan(block);
+                lent.push(block);
+                continue;
+            }
+            let parent = self.held_blocks.parent(block);
+            let why = if on_loan {
                 "it is named twice: a double free"
             } else if self.held_blocks.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
