@@ -66,6 +66,15 @@ fn the_tail_used_least_lately_goes_first() {
 
 // scenario: F22
 #[test]
+fn a_parent_that_its_own_event_names_may_go_as_any_other() {
+    let mut router = full(4);
+    stored(&mut router, &[3, 0], None);
+    assert_eq!(stored(&mut router, &[4, 0, 5, 1], Some(4)), 4);
+    assert_eq!((matched(&mut router, &[4]), matched(&mut router, &[1])), (0, 1));
+}
+
+// scenario: F22
+#[test]
 fn a_name_told_twice_leaves_nothing_behind() {
     let tokens: Vec<u32> = (0..16).collect();
     let text = |blocks: usize| Text { tokens: &tokens[..4 * blocks], marks: &[], space: 7 };

@@ -179,6 +179,9 @@ impl Nodes {
         } else {
             self.crowds.add(&mut node.held, holder);
         }
+        // An event may name its own parent: a block with a holder needs no chain to keep it.
+        let kept = chain.kept.take_if(|kept| *kept == key).is_some();
+        node.children -= u32::from(kept);
         let loose = !node.held.linked;
         if let Above::Tip(tip) = chain.above {
             if loose && !self.is_above(key, tip.key) {
@@ -193,7 +196,7 @@ impl Nodes {
                 self.settle(tip);
             }
         }
-        chain.above = Above::Tip(Tip { key, bucket, queued: true, ahead: false });
+        chain.above = Above::Tip(Tip { key, bucket, queued: !kept, ahead: false });
     }
 
     /// No more blocks follow.
