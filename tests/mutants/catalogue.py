@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "release-order-wrong",
-        "policy/lru.rs",
+        "policy/eviction/lru.rs",
         "let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };",
         "let blocks: Vec<BlockId> = blocks.iter().rev().copied().collect();\n"
         "        let blocks = &blocks[..];\n"

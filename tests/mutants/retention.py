@@ -7,28 +7,28 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "highest-priority-first",
-        "policy/heap.rs",
+        "policy/adapters/heap.rs",
         "(u64::from(bucket) << 56)",
         "(u64::from(100 - bucket) << 56)",
         "what was to be kept longest dies first",
     ),
     Mutant(
         "retention-ignored",
-        "policy/heap.rs",
+        "policy/adapters/heap.rs",
         "Self::new(pool.priority(block), rank, block)",
         "Self::new(pool.priority(block) & 0, rank, block)",
         "a policy ranks all blocks alike, whatever was asked for them",
     ),
     Mutant(
         "lru-deaf-to-a-new-priority",
-        "policy/priority_buckets.rs",
+        "policy/adapters/priority_buckets.rs",
         "        if self.remove(block) {\n",
         "        if self.remove(block) && pool.priority(block) > 35 {\n",
         "a block whose priority fell stands in no order any more: it cannot die",
     ),
     Mutant(
         "sieve-moves-the-hand-of-another-priority",
-        "policy/sieve.rs",
+        "policy/eviction/sieve.rs",
         "        let hand = self.hand_mut(bucket);\n        let is_lowest",
         "        let hand = self.hand_mut(bucket.max(35));\n        let is_lowest",
         "what dies at a low priority decides which block of the default one is next",

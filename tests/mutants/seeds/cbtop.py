@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "frequency-never-ages",
-        "policy/lfuda.rs",
+        "policy/eviction/lfuda.rs",
         "        self.age = (rank >> 96) as u32;\n",
         "        let _ = rank;\n",
         "what was popular once stays for ever",

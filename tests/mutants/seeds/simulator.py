@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "last-freed-first",
-        "policy/lru.rs",
+        "policy/eviction/lru.rs",
         "        if self.head != NIL && pool.is_evictable(self.head) {\n"
         "            return Some(self.head);\n",
         "        if self.tail != NIL && pool.is_evictable(self.tail) {\n"

@@ -6,98 +6,27 @@
 //!
 //! A policy that only ranks implements [`Rank`] and gets its order from [`RankOrder`], a heap over the
 //! evictable leaves. One with lists of its own implements [`Eviction`].
+//!
+//! | | |
+//! | --- | --- |
+//! | `eviction/` | the policies, a file each |
+//! | `zoo/` | cousins of theirs, kept to compare with |
+//! | `adapters/` | what they are built from: heaps, lists, ghosts, counts |
+//! | `outside/` | what asks a policy outside the core |
+//! | `admission/` | whether a block enters a tier |
 
+mod adapters;
 pub mod admission;
-mod arc;
-mod candidates;
-mod class_heads;
-mod clock;
-mod consult;
-mod external;
-mod facts;
-mod fifo;
-mod filo;
-mod foresight;
-mod ghosts;
-mod greedy_dual;
-mod heap;
-mod hpt;
-mod lecar;
-mod lfu;
-mod lfu_aged;
-mod lfuda;
-mod lirs;
-mod longest_first;
-mod lru;
-mod marconi;
-mod mq;
-mod mru;
-mod next_use;
-mod offering;
-mod opt;
+mod eviction;
 mod options;
-mod priority;
-mod priority_buckets;
-mod queue;
-mod rank_order;
-mod returns;
-mod s3fifo;
-mod scored;
-mod session;
-mod sieve;
-mod sketch;
-mod slru;
-mod slru_decay;
-mod slru_lists;
-mod timers;
-mod tinylfu;
-mod ttl;
-mod turns;
-mod twoq;
-mod wlfu;
-mod workload;
+mod outside;
+mod zoo;
 
-pub use arc::Arc;
-pub use candidates::Candidates;
-pub use class_heads::{ClassHeads, Classes, Heads};
-pub use clock::Clock;
-pub use consult::{Choice, Consult, Decision};
-pub use external::{BlockRow, EventKind, External, Journal, Subscriptions};
-pub use facts::{Fact, Facts};
-pub use fifo::Fifo;
-pub use filo::Filo;
-pub use foresight::{Foresight, Tuning};
-pub use greedy_dual::{Cost, Gdsf, GreedyDual};
-pub use hpt::Hpt;
-pub use lecar::Lecar;
-pub use lfu::Lfu;
-pub use lfu_aged::LfuAged;
-pub use lfuda::Lfuda;
-pub use lirs::Lirs;
-pub use longest_first::LongestFirst;
-pub use lru::Lru;
-pub use marconi::Marconi;
-pub use mq::Mq;
-pub use mru::Mru;
-pub use next_use::NextUse;
-pub use opt::Opt;
+pub use adapters::*;
+pub use eviction::*;
 pub use options::PolicyOptions;
-pub use priority::Priority;
-pub use priority_buckets::PriorityBuckets;
-pub use rank_order::{Rank, RankOrder};
-pub use s3fifo::S3Fifo;
-pub use scored::{Formula, Past, Scored};
-pub use session::Session;
-pub use sieve::Sieve;
-pub use slru::Slru;
-pub use slru_decay::SlruDecay;
-pub use slru_lists::SlruLists;
-pub use timers::Timers;
-pub use tinylfu::WTinyLfu;
-pub use ttl::Ttl;
-pub use twoq::TwoQ;
-pub use wlfu::Wlfu;
-pub use workload::Workload;
+pub use outside::*;
+pub use zoo::*;
 
 use crate::error::{Error, Result};
 use crate::hash::Key;

@@ -2,9 +2,9 @@
 //!
 //! Source: `TinyLFU` (Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
 
-use super::super::sketch::Sketch;
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
+use crate::policy::adapters::sketch::Sketch;
 
 /// The filter of W-`TinyLFU`, over whatever eviction policy.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 //!
 //! Source: vLLM's `FilterReusedOffloadingManager` (`store_threshold`, `max_tracker_size`).
 
-use super::super::ghosts::Ghosts;
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
+use crate::policy::adapters::ghosts::Ghosts;
 
 /// Uses of the keys seen last, about 80 bytes each.
 #[derive(Debug)]

@@ -1,0 +1,45 @@
+//! The built-in eviction policies.
+
+mod arc;
+mod fifo;
+mod foresight;
+mod greedy_dual;
+mod lecar;
+mod lfu;
+mod lfuda;
+mod lirs;
+mod lru;
+mod marconi;
+mod next_use;
+mod opt;
+mod priority;
+mod s3fifo;
+mod session;
+mod sieve;
+mod slru;
+mod tinylfu;
+mod ttl;
+mod twoq;
+mod workload;
+
+pub use arc::Arc;
+pub use fifo::Fifo;
+pub use foresight::{Foresight, Tuning};
+pub use greedy_dual::{Cost, Gdsf, GreedyDual};
+pub use lecar::Lecar;
+pub use lfu::Lfu;
+pub use lfuda::Lfuda;
+pub use lirs::Lirs;
+pub use lru::Lru;
+pub use marconi::Marconi;
+pub use next_use::NextUse;
+pub use opt::Opt;
+pub use priority::Priority;
+pub use s3fifo::S3Fifo;
+pub use session::Session;
+pub use sieve::Sieve;
+pub use slru::Slru;
+pub use tinylfu::WTinyLfu;
+pub use ttl::Ttl;
+pub use twoq::TwoQ;
+pub use workload::Workload;

@@ -1,0 +1,55 @@
+//! Belady's rule over a known future: the farthest next use is evicted first, the deepest on ties.
+//!
+//! With deepest-first ties the cache stays closed under prefixes, so leaf-only costs nothing and
+//! the rule is optimal for blocks of equal cost.
+
+use crate::policy::adapters::rank_order::pack;
+use crate::policy::{BlockAccess, NEVER, Rank, View, grow};
+use crate::pool::BlockId;
+
+/// Next use a block.
+#[derive(Debug)]
+pub struct Opt {
+    bypass: bool,
+    next: Vec<u32>,
+}
+
+impl Opt {
+    /// With `bypass`, a block that is used later than its would-be victim stays out.
+    pub fn new(bypass: bool) -> Self {
+        Self { bypass, next: Vec::new() }
+    }
+}
+
+impl Rank for Opt {
+    fn name(&self) -> &'static str {
+        if self.bypass { "opt" } else { "opt-forced" }
+    }
+
+    fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
+        grow(&mut self.next, block, NEVER);
+        self.next[block as usize] = touch.next();
+    }
+
+    fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
+        self.next[block as usize] = touch.next();
+    }
+
+    fn release(&mut self, _: BlockId, _: View<'_>) {}
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(NEVER - self.next[block as usize], 0, view.pool.depth(block))
+    }
+
+    fn needs_future(&self) -> bool {
+        true
+    }
+
+    fn may_refuse(&self) -> bool {
+        self.bypass
+    }
+
+    fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
+        self.bypass && self.next[victim as usize] <= next_use
+    }
+}

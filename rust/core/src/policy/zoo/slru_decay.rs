@@ -1,0 +1,85 @@
+//! `SGLang`'s `slru` with what its #24075 proposes: a burst of uses counts once, and protection ends
+//! when a block lies idle for long.
+
+use crate::policy::adapters::class_heads::{Classes, Heads};
+use crate::policy::adapters::rank_order::pack;
+use crate::policy::{BlockAccess, View, grow};
+use crate::pool::BlockId;
+
+const PROBATION: usize = 0;
+const PROTECTED: usize = 1;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Column {
+    /// Uses that count, as many as it takes to be protected at the most.
+    uses: u32,
+    /// When one counted last.
+    counted: u64,
+    last: u64,
+}
+
+/// Whether a block's uses protect it is its class; whether that still holds shows when one must be evicted.
+#[derive(Debug, Clone)]
+pub struct SlruDecay {
+    protected_uses: u32,
+    debounce: u32,
+    decay: u32,
+    columns: Vec<Column>,
+}
+
+impl SlruDecay {
+    /// Blocks are protected from their `protected_uses`-th use on, of those at least `debounce` ticks
+    /// apart, until they were not used for `decay` ticks.
+    pub fn new(protected_uses: u32, debounce: u32, decay: u32) -> Self {
+        Self { protected_uses, debounce, decay, columns: Vec::new() }
+    }
+}
+
+impl Classes for SlruDecay {
+    fn name(&self) -> &'static str {
+        "slru-decay"
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("protected_uses", u64::from(self.protected_uses)),
+            ("debounce_ticks", u64::from(self.debounce)),
+            ("decay_ticks", u64::from(self.decay)),
+        ]
+    }
+
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
+        grow(&mut self.columns, block, Column::default());
+        self.columns[block as usize] = Column { uses: 1, counted: view.now, last: view.now };
+    }
+
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
+        let Column { uses, counted, last } = &mut self.columns[block as usize];
+        *last = view.now;
+        if view.now - *counted >= u64::from(self.debounce) {
+            (*uses, *counted) = ((*uses + 1).min(self.protected_uses), view.now);
+        }
+    }
+
+    fn release(&mut self, block: BlockId, view: View<'_>) {
+        self.columns[block as usize].last = view.now;
+    }
+
+    fn class(&self, block: BlockId) -> usize {
+        usize::from(self.columns[block as usize].uses >= self.protected_uses)
+    }
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(0, self.columns[block as usize].last, view.pool.depth(block))
+    }
+
+    fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
+        let Some((block, rank)) = heads.first(PROTECTED) else { return PROBATION };
+        let idle = view.now - self.columns[block as usize].last;
+        let held = idle < u64::from(self.decay);
+        match heads.first(PROBATION) {
+            Some((other, least)) if held || (least, other) < (rank, block) => PROBATION,
+            _ => PROTECTED,
+        }
+    }
+}

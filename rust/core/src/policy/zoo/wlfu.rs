@@ -1,0 +1,31 @@
+//! Recency with a bonus for hits: last use + a · ln(1 + hits) (proposed as WLFU in `SGLang` #23781).
+
+use crate::policy::adapters::scored::{Formula, Past};
+
+/// The bonus in ticks of the logical clock.
+#[derive(Debug)]
+pub struct Wlfu {
+    bonus: u32,
+}
+
+impl Wlfu {
+    /// `bonus` ticks for each factor of e in hits.
+    pub fn new(bonus: u32) -> Self {
+        Self { bonus }
+    }
+}
+
+impl Formula for Wlfu {
+    const NAME: &'static str = "wlfu";
+
+    fn key(&self, past: &Past) -> (u32, u64) {
+        let hits = f64::from(past.uses - 1);
+        let key = past.last as f64 + f64::from(self.bonus) * hits.ln_1p();
+        // Bits of floats above zero are in their order.
+        (0, key.to_bits())
+    }
+
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        vec![("bonus_ticks", u64::from(self.bonus))]
+    }
+}
