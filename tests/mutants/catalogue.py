@@ -15,16 +15,16 @@ MUTANTS = (
     Mutant(
         "head-first-free",
         "manager/release.rs",
-        "            self.drop_table(seq, &table[keep..]);",
+        "            self.store.drop_table(seq, &table[keep..]);",
         "            let mut gone = table[keep..].to_vec();\n"
         "            gone.reverse();\n"
-        "            self.drop_table(seq, &gone);",
+        "            self.store.drop_table(seq, &gone);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
         ("MK-B14",),
     ),
     Mutant(
         "stale-hash-entry",
-        "manager/mod.rs",
+        "store/forget.rs",
         "        self.unfind(block);\n",
         "",
         "a recycled block is found under the key of what it held before",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim-not-told",
-        "manager/own.rs",
+        "store/owners.rs",
         "        self.policy.acquire(if some_owned { &cached } else { found }, view);\n",
         "",
         "the policy ranks a block that has an owner",
@@ -136,15 +136,15 @@ MUTANTS = (
     Mutant(
         "refusal-ticks",
         "manager/loans.rs",
-        "        self.check_room(count, 0)?;\n        self.tick += 1;\n",
-        "        self.tick += 1;\n        self.check_room(count, 0)?;\n",
+        "        self.check_room(count, 0)?;\n        self.store.tick();\n",
+        "        self.store.tick();\n        self.check_room(count, 0)?;\n",
         "a refused operation moves the clock: logs of two runs differ",
     ),
     Mutant(
         "double-free-accepted",
         "manager/loans.rs",
-        "!= Some(1) || self.pool.state(block)",
-        "!= Some(1) && self.pool.state(block)",
+        "!= Some(1)\n                || self.store.pool.state(block)",
+        "!= Some(1)\n                && self.store.pool.state(block)",
         "a block given back twice is handed out twice",
         ("IL-B7", "SA-B9"),
     ),
@@ -166,9 +166,9 @@ MUTANTS = (
     Mutant(
         "hit-of-two-chains",
         "manager/lookup.rs",
-        "                if self.stats.duplicates > 0 {\n"
+        "                if self.store.stats.duplicates > 0 {\n"
         "                    self.follow_chain(found);\n",
-        "                if self.stats.duplicates == u64::MAX {\n"
+        "                if self.store.stats.duplicates == u64::MAX {\n"
         "                    self.follow_chain(found);\n",
         "a block is owned while the one it follows is not: room is counted that cannot be had",
     ),
@@ -240,8 +240,8 @@ MUTANTS = (
     Mutant(
         "fence-leaves-the-path",
         "manager/fence.rs",
-        "self.pool.state(b) == State::Committed || self.pool.refs(b) > 1;",
-        "self.pool.state(b) == State::Committed;",
+        "self.store.pool.state(b) == State::Committed || self.store.pool.refs(b) > 1\n",
+        "self.store.pool.state(b) == State::Committed\n",
         "a block that waits is owned while the one it follows is not",
     ),
     Mutant(
@@ -261,15 +261,15 @@ MUTANTS = (
     Mutant(
         "sharers-counted-as-gain",
         "manager/ended.rs",
-        "b != NIL && self.pool.stays(b) == 1)",
-        "b != NIL && self.pool.stays(b) >= 1)",
+        "b != NIL && self.store.pool.stays(b) == 1)",
+        "b != NIL && self.store.pool.stays(b) >= 1)",
         "sequences are preempted although their blocks stay with others",
         ("CB-B6",),
     ),
     Mutant(
         "shrink-under-a-child",
         "manager/pressure.rs",
-        "if block >= end || doomed.contains(&self.pool.parent(block)) {",
+        "if block >= end || doomed.contains(&self.store.pool.parent(block)) {",
         "if block >= end {",
         "a cached block follows one that the pool no longer has",
     ),

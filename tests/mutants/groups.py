@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "shared-window-taken-for-its-own",
         "manager/promises.rs",
-        "                    self.pool.refs(block) > 1 || found(group, at, block)\n",
+        "                    self.store.pool.refs(block) > 1 || found(group, at, block)\n",
         "                    found(group, at, block)\n",
         "who leaves a window that others share frees nothing: what it was promised is not there",
     ),
@@ -58,16 +58,18 @@ MUTANTS = (
     Mutant(
         "left-window-not-freed",
         "manager/windows.rs",
-        "            self.drop_owners(seq, &blocks);\n            self.scratch.blocks = blocks;\n",
+        "            self.store.drop_owners(seq, &blocks);\n"
+        "            self.scratch.blocks = blocks;\n",
         "            self.scratch.blocks = blocks;\n",
         "blocks that left a window are nobody's, and never free again",
     ),
     Mutant(
         "window-left-head-first",
         "manager/windows.rs",
-        "            self.drop_owners(seq, &blocks);\n            self.scratch.blocks = blocks;\n",
+        "            self.store.drop_owners(seq, &blocks);\n"
+        "            self.scratch.blocks = blocks;\n",
         "            blocks.reverse();\n"
-        "            self.drop_owners(seq, &blocks);\n"
+        "            self.store.drop_owners(seq, &blocks);\n"
         "            self.scratch.blocks = blocks;\n",
         "of what left a window the head dies first, which every longer hit needs",
     ),

@@ -77,9 +77,9 @@ MUTANTS = (
     ),
     Mutant(
         "pin-owns-nothing",
-        "locks.rs",
-        "        acquired.extend(path.iter().filter(|&&block| pool.share(block)));\n",
-        "        acquired.extend(path.iter().filter(|&&block| pool.refs(block) == 0));\n",
+        "store/owners.rs",
+        "path.iter().copied().filter(|&block| self.pool.share(block));\n",
+        "path.iter().copied().filter(|&block| self.pool.refs(block) == 0);\n",
         "what is pinned is evicted like all else",
     ),
     Mutant(

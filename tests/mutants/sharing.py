@@ -33,8 +33,8 @@ MUTANTS = (
     Mutant(
         "fenced-block-in-use",
         "manager/pressure.rs",
-        "self.pool.usable() - self.pool.available() - self.pool.coming()",
-        "self.pool.usable() - self.pool.available()",
+        "self.store.pool.usable() - self.store.pool.available() - self.store.pool.coming()",
+        "self.store.pool.usable() - self.store.pool.available()",
         "blocks on their way count as in use: more is preempted than pressure asks for",
     ),
     Mutant(
@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "rematch-leaves-what-follows",
         "manager/rematch.rs",
-        "let follows = |block| changes && self.pool",
-        "let follows = |block| !changes && self.pool",
+        "let follows = |block| changes && self.store.pool",
+        "let follows = |block| !changes && self.store.pool",
         "a findable block outlives the one before it, which is traded away and evicted",
     ),
     Mutant(

@@ -11,6 +11,7 @@
 //! | [`pool`] | blocks: owners, states, generations, the free list |
 //! | [`index`] | from keys or tokens to resident blocks |
 //! | [`policy`] | which block is evicted next, and which become findable |
+//! | `store` | pool, index, policy and log together: blocks are obtained, published, evicted |
 //! | [`request`] | what an engine asks for, and one try of it |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
@@ -51,6 +52,7 @@ pub mod samples;
 pub mod sequence;
 pub mod slots;
 pub mod stats;
+mod store;
 pub mod tickets;
 pub mod tier;
 

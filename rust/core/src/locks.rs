@@ -63,17 +63,12 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Owns every block of `path`, which are findable, each after the one it follows. Appends to
-    /// `acquired` those that had no owner before.
+    /// Holds every block of `path`, which are findable, each after the one it follows. The caller
+    /// owns them from then on.
     ///
     /// # Errors
     /// [`Error::NotFindable`]; [`Error::Invalid`] for no block at all.
-    pub fn lock(
-        &mut self,
-        pool: &mut Pool,
-        path: &[BlockId],
-        acquired: &mut Vec<BlockId>,
-    ) -> Result<Receipt> {
+    pub fn lock(&mut self, pool: &Pool, path: &[BlockId]) -> Result<Receipt> {
         if let Some(&block) = path.iter().find(|&&block| !pool.is_findable(block)) {
             let state = pool.state(block).name();
             return Err(Error::NotFindable { block: u64::from(block), state });
@@ -92,7 +87,6 @@ impl Locks {
         for &block in path {
             *self.counts.entry(block).or_default() += 1;
         }
-        acquired.extend(path.iter().filter(|&&block| pool.share(block)));
         Ok(Receipt { id: (u64::from(held.generation) << 32) | u64::from(slot), block })
     }
 

@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "fork-without-copy",
         "manager/grow.rs",
-        "        self.has_other_owner(block) || (block",
-        "        (self.has_other_owner(block) && false) || (block",
+        "        self.has_other_owner(block)\n            || (block",
+        "        (self.has_other_owner(block) && false)\n            || (block",
         "two sequences write on in one page: each reads the other's token",
         ("CB-B1", "FE-B8"),
     ),
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing-gives-way",
-        "manager/mod.rs",
+        "store/mod.rs",
         "        let available = self.pool.available() - acquired;\n",
         "        let available = (self.pool.available() - acquired).min(self.pool.free());\n",
         "a pool full of cached blocks refuses everybody",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-not-counted",
-        "manager/own.rs",
+        "store/owners.rs",
         "        self.policy.hit(found, access, view);\n",
         "        let _ = access;\n",
         "policies see what is written, not what is read",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "evicted-without-a-word",
-        "manager/mod.rs",
+        "store/mod.rs",
         "        self.note_block(Kind::Evict, 0, victim, 0);\n",
         "",
         "nobody who keeps books learns that a block is gone",

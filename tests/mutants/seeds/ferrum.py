@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "clone-not-counted",
         "manager/fork.rs",
-        "            self.pool.share(block);\n",
+        "            self.store.pool.share(block);\n",
         "            let _ = block;\n",
         "the end of the first of two frees what the other reads",
         ("FE-B9",),
@@ -56,16 +56,16 @@ MUTANTS = (
     Mutant(
         "collection-collects-nothing",
         "manager/pressure.rs",
-        "        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());\n",
-        "        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached()) * 0;\n",
+        ".min(self.store.pool.cached());\n",
+        ".min(self.store.pool.cached()) * 0;\n",
         "what nobody uses is kept, however scarce room is",
         ("FE-B14",),
     ),
     Mutant(
         "half-a-row-leaks",
         "manager/rows.rs",
-        "                    self.pool.unshare(block);\n"
-        "                    self.pool.put_back(block);\n",
+        "                    self.store.pool.unshare(block);\n"
+        "                    self.store.pool.put_back(block);\n",
         "                    let _ = block;\n",
         "an allocation that fails half way keeps the first half",
         ("FE-B15",),
@@ -105,14 +105,14 @@ MUTANTS = (
     Mutant(
         "sharing-counted-twice",
         "manager/fork.rs",
-        "            self.pool.share(block);\n",
-        "            self.pool.share(block);\n            self.pool.share(block);\n",
+        "            self.store.pool.share(block);\n",
+        "            self.store.pool.share(block);\n            self.store.pool.share(block);\n",
         "what was shared once is never freed",
         ("FE-B25",),
     ),
     Mutant(
         "a-block-too-many",
-        "manager/mod.rs",
+        "store/mod.rs",
         "        if needed > available {\n",
         "        if needed > available + 1 {\n",
         "a full pool promises a page that is not there",

@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "second-copy-stays",
-        "manager/owners.rs",
+        "store/owners.rs",
         "        if !self.pool.may_be_copy(block) {\n",
         "        if !self.pool.may_be_copy(block) || self.pool.depth(block) < u32::MAX {\n",
         "each request that computes a block again leaves one more copy of it",
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "policy-not-asked",
-        "manager/mod.rs",
+        "store/mod.rs",
         "        let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));\n",
         "        let named = self.policy.victim(view).filter(|_| false);\n",
         "whatever policy is chosen, the lowest id dies",

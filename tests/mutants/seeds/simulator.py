@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-not-owned",
-        "manager/own.rs",
+        "store/owners.rs",
         "        self.pool.share_chain(found);\n",
         "",
         "a hit is a length only: its blocks go to others while they are read",

@@ -15,12 +15,12 @@ MUTANTS = (
     ),
     Mutant(
         "asks-until-there-is-room",
-        "manager/mod.rs",
+        "store/mod.rs",
         "        if needed > available {\n",
         "        if needed > available {\n"
         "            if self.pool.referenced() == self.pool.capacity() {\n"
         # Not in tail position: the stack ends, which names the test, where a loop never would.
-        "                let asked = self.room_for(needed, acquired);\n"
+        "                let asked = self.check_room(needed, acquired);\n"
         "                return std::hint::black_box(asked);\n"
         "            }\n",
         "with everything in use a request is never answered",
@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "source-not-kept",
         "manager/grow.rs",
-        "        self.stats.copies += 1;\n",
-        "        self.pool.unshare(src);\n        self.stats.copies += 1;\n",
+        "        self.store.stats.copies += 1;\n",
+        "        self.store.pool.unshare(src);\n        self.store.stats.copies += 1;\n",
         "a page is written while it is copied from",
         ("SA-B12",),
     ),

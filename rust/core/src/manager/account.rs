@@ -3,13 +3,11 @@
 use super::lookup::PrefixQuery;
 use super::{Allocation, Manager};
 use crate::events::Kind;
-use crate::ghosts::{RecentKeys, Removal, Spaces};
+use crate::ghosts::{Removal, Spaces};
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
 use crate::options::Options;
-use crate::policy::RemovalCause;
-use crate::pool::BlockId;
 use crate::reasons::{Miss, MissReason, Reasons, Window};
 use crate::request::Attempt;
 use crate::samples::Samples;
@@ -21,22 +19,17 @@ pub(super) struct Observer {
     on: bool,
     reasons: Reasons,
     window: Window,
-    ghosts: RecentKeys,
     spaces: Spaces,
-    pub samples: Samples,
 }
 
 impl Observer {
     pub fn new(options: &Options) -> Self {
         let wanted = options.observe;
-        let most = if wanted.statistics { wanted.ghosts.min(options.blocks.max(64)) } else { 0 };
         Self {
             on: wanted.statistics,
             reasons: Reasons::default(),
             window: Window::default(),
-            ghosts: RecentKeys::new(most),
             spaces: Spaces::new(wanted.statistics),
-            samples: Samples::new(wanted.sample),
         }
     }
 }
@@ -49,7 +42,7 @@ impl Manager {
 
     /// How long sampled blocks lived and lay idle.
     pub fn block_lifetimes(&self) -> &Samples {
-        &self.observer.samples
+        &self.store.samples
     }
 
     /// Why `request` finds no more than `found` blocks, computed or joined. Before the allocation changes anything.
@@ -101,7 +94,7 @@ impl Manager {
         };
         let groups = 0..self.layout.groups().len();
         let mut lacking = groups.filter_map(|group| self.lacks(wanted, group, found));
-        let gone = lacking.find_map(|key| self.observer.ghosts.recall(key));
+        let gone = lacking.find_map(|key| self.store.ghosts.recall(key));
         match gone {
             Some((gone, tick)) => {
                 let reason = if gone == Removal::Evicted {
@@ -109,7 +102,7 @@ impl Manager {
                 } else {
                     MissReason::Cleared
                 };
-                Miss { reason, ago: Some(self.tick - tick), ..miss }
+                Miss { reason, ago: Some(self.store.now - tick), ..miss }
             }
             None if moved => Miss { reason: MissReason::OtherSpace, ..miss },
             None => Miss { reason: MissReason::NeverSeen, ..miss },
@@ -119,7 +112,7 @@ impl Manager {
     /// The first group that cannot go on from `found` units although another one could.
     fn group_to_blame(&self, wanted: PrefixQuery<'_>, found: usize) -> Option<u8> {
         let groups = self.layout.groups();
-        if groups.len() == 1 || !self.index.takes_keys() {
+        if groups.len() == 1 || !self.store.index.takes_keys() {
             return None;
         }
         let own = (0..groups.len()).filter(|&group| groups[group].kind != GroupKind::Cross);
@@ -156,9 +149,9 @@ impl Manager {
     ) {
         let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
         if allocation.granted_tokens < known {
-            self.note(Kind::Extend, allocation.seq, u64::from(allocation.granted_tokens));
+            self.store.note(Kind::Extend, allocation.seq, u64::from(allocation.granted_tokens));
         }
-        let stats = &mut self.stats;
+        let stats = &mut self.store.stats;
         if request.resumed {
             stats.resumed += 1;
             stats.resumed_tokens += u64::from(known);
@@ -182,7 +175,7 @@ impl Manager {
 
     /// What a sequence found again counts with its allocation: `cached` tokens instead of `before`.
     pub(super) fn count_more(&mut self, prompt: u32, before: u32, cached: u32, resumed: bool) {
-        let stats = &mut self.stats;
+        let stats = &mut self.store.stats;
         let more = u64::from(cached - before);
         if resumed {
             stats.resumed_hit_tokens += more;
@@ -202,46 +195,35 @@ impl Manager {
         let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
         let unread = miss.reason == MissReason::ReadSkipped;
         if !request.resumed {
-            self.stats.lookup_blocks += u64::from(miss.wanted);
-            self.stats.hit_blocks += u64::from(cached / self.options.block_size);
+            self.store.stats.lookup_blocks += u64::from(miss.wanted);
+            self.store.stats.hit_blocks += u64::from(cached / self.options.block_size);
             self.observer.reasons.count(miss, known - cached);
             if unread {
-                self.stats.unread += 1;
-                self.stats.unread_tokens += u64::from(known);
+                self.store.stats.unread += 1;
+                self.store.stats.unread_tokens += u64::from(known);
             } else {
                 self.observer.window.add(known, cached);
             }
         } else if unread {
-            self.stats.resumed_unread_tokens += u64::from(known);
+            self.store.stats.resumed_unread_tokens += u64::from(known);
         }
         self.created(allocation.seq).miss = miss;
-        if self.log.is_on() {
+        if self.store.log.is_on() {
             let event = crate::events::Event {
                 group: miss.group,
                 seq: allocation.seq,
                 value: miss.reason as u64,
                 other: u64::from(miss.wanted),
-                ..crate::events::Event::new(self.tick, Kind::Miss)
+                ..crate::events::Event::new(self.store.now, Kind::Miss)
             };
-            self.log.push(event);
+            self.store.log.push(event);
         }
     }
 
     pub(super) fn count_collisions(&mut self, keys: u32) {
         if keys > 0 {
-            self.stats.collisions += u64::from(keys);
-            self.note(Kind::Collide, 0, u64::from(keys));
-        }
-    }
-
-    /// Notes how `block` leaves the cache, while its key is still known.
-    #[inline]
-    pub(super) fn note_gone(&mut self, block: BlockId, cause: RemovalCause) {
-        let evicted = cause == RemovalCause::Evicted;
-        let gone = if evicted { Removal::Evicted } else { Removal::Cleared };
-        self.observer.ghosts.note(self.pool.key(block), gone, self.tick);
-        if self.observer.samples.is_on() {
-            self.observer.samples.ended(block, evicted, self.tick);
+            self.store.stats.collisions += u64::from(keys);
+            self.store.note(Kind::Collide, 0, u64::from(keys));
         }
     }
 

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::Manager;
 use crate::groups::GroupKind;
 use crate::hash::Key;
-use crate::policy::View;
 use crate::policy::admission::{
     AdmissionCounts, Admit, Ask, Gate, Offer, OfferRow, Verdict, Verdicts,
 };
@@ -29,30 +28,30 @@ impl Manager {
     /// The same manager, in which `policy` decides what becomes findable.
     #[must_use]
     pub fn with_admission(mut self, policy: Option<Box<dyn Admit>>) -> Self {
-        self.gate = policy.map(|policy| Box::new(Gate::new(policy)));
+        self.store.gate = policy.map(|policy| Box::new(Gate::new(policy)));
         self
     }
 
     /// The admission policy, if there is one.
     pub fn admission(&self) -> Option<&dyn Admit> {
-        self.gate.as_ref().map(|gate| &*gate.policy)
+        self.store.gate.as_ref().map(|gate| &*gate.policy)
     }
 
     /// What it did so far.
     pub fn admission_counts(&self) -> AdmissionCounts {
-        self.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
+        self.store.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
     }
 
     /// Whether keys are made for the admission policy.
     #[inline]
     pub(super) fn admits_by_key(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.policy.wants_keys())
+        self.store.gate.as_ref().is_some_and(|gate| gate.policy.wants_keys())
     }
 
     /// Whether the policy dropped this block of the publication under way.
     #[inline]
     pub(super) fn is_gap(&self, group: usize, i: usize) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.gaps.contains(&(group, i)))
+        self.store.gate.as_ref().is_some_and(|gate| gate.gaps.contains(&(group, i)))
     }
 
     /// Tells the policy of the blocks that `sequence` has computed or found, each once.
@@ -60,7 +59,7 @@ impl Manager {
     pub(super) fn notify_seen(&mut self, sequence: &mut Sequence) {
         let size = self.options.block_size;
         let units = sequence.committed / size;
-        let Some(gate) = &mut self.gate else { return };
+        let Some(gate) = &mut self.store.gate else { return };
         if units <= sequence.sighted || !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
@@ -82,7 +81,7 @@ impl Manager {
         let closed = sequence.closed.map_or(usize::MAX, |closed| closed as usize);
         let mut end = range.end.min(closed);
         let ask = self.ask();
-        let Some(mut gate) = self.gate.take() else { return end };
+        let Some(mut gate) = self.store.gate.take() else { return end };
         gate.gaps.clear();
         gate.offer.clear();
         let mut places = Vec::new();
@@ -114,16 +113,16 @@ impl Manager {
         gate.counts.kept += kept;
         gate.counts.dropped += places.len() as u64 - kept;
         gate.counts.lowered += lowered;
-        self.gate = Some(gate);
+        self.store.gate = Some(gate);
         end
     }
 
     /// What is asked about blocks of the first tier.
     fn ask(&self) -> Ask {
-        let view = View { pool: &self.pool, now: self.tick };
-        let rival = self.policy.next(view).map(|block| self.pool.key(block));
-        let (free, total) = (self.pool.free(), self.pool.usable());
-        Ask { now: self.tick, free, total, rival, ..Ask::default() }
+        let view = self.store.view();
+        let rival = self.store.policy.next(view).map(|block| self.store.pool.key(block));
+        let (free, total) = (self.store.pool.free(), self.store.pool.usable());
+        Ask { now: self.store.now, free, total, rival, ..Ask::default() }
     }
 
     /// The blocks of `sequence` that are to become findable, of the units in `range`; `keys` are those
@@ -144,7 +143,7 @@ impl Manager {
             let units = reach.units as usize;
             for i in self.due_blocks(sequence, group, range.clone()) {
                 let block = table[i];
-                let pending = block != NIL && self.pool.state(block) == State::Pending;
+                let pending = block != NIL && self.store.pool.state(block) == State::Pending;
                 if !pending || !self.layout.is_reachable(group, i, sequence.prompt) {
                     continue;
                 }
@@ -170,7 +169,7 @@ impl Manager {
 
     /// Its verdicts, if the policy lives outside.
     pub fn verdicts(&mut self) -> Option<&mut Verdicts> {
-        self.gate.as_mut()?.policy.external()
+        self.store.gate.as_mut()?.policy.external()
     }
 
     /// Fills `offer` with what an operation is about to make findable, for a policy outside the core;
@@ -221,7 +220,7 @@ impl Manager {
         self.hasher.extend(sequence.root, &sequence.mm_items, full, &mut keys);
         let units = ((upto / size) as usize).min(keys.len());
         let sighted = sequence.sighted.min(cut / size) as usize;
-        if let Some(gate) = &mut self.gate
+        if let Some(gate) = &mut self.store.gate
             && sighted < units
         {
             gate.policy.seen(&keys[sighted..units]);

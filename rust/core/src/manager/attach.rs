@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
-use crate::pool::BlockId;
 use crate::sequence::SeqId;
 
 impl Manager {
@@ -18,7 +17,7 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.
     pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
-        self.index.check_keys()?;
+        self.store.index.check_keys()?;
         let sequence = self.sequences.get(seq)?;
         sequence.check_computed(upto)?;
         let wanted = PrefixQuery {
@@ -37,20 +36,20 @@ impl Manager {
             });
         };
         let (tail, below) = (tail.to_vec(), tail.len() == upto as usize);
-        let before = self.attached.put(key, link, &tail, handle);
+        let before = self.store.attached.put(key, link, &tail, handle);
         if below && before.is_none() {
-            self.attached.note_below(key, link, tail, self.pool.usable() as usize);
+            self.store.attached.note_below(key, link, tail, self.store.pool.usable() as usize);
         }
         Ok(before)
     }
 
     /// What is attached to exactly the tokens wanted.
     pub(super) fn find_attached(&self, wanted: PrefixQuery<'_>) -> Option<u64> {
-        if self.attached.is_empty() {
+        if self.store.attached.is_empty() {
             return None;
         }
         let (key, link, tail) = self.exact(wanted)?;
-        self.attached.get(key, link, tail)
+        self.store.attached.get(key, link, tail)
     }
 
     /// The key of the last full block of what is wanted, if it is findable, and what comes after; the
@@ -70,7 +69,7 @@ impl Manager {
             wanted.root
         } else {
             // Where tokens are compared, those of the last block say nothing of the ones before.
-            let first = if self.index.wants_proof() { 0 } else { blocks - 1 };
+            let first = if self.store.index.wants_proof() { 0 } else { blocks - 1 };
             let is_there = |at| matches!(self.find(wanted, group, at), KeyMatch::Block(_));
             if !(first..blocks).all(is_there) {
                 return None;
@@ -87,20 +86,8 @@ impl Manager {
         Some((key.for_group(group), (rows..length.div_ceil(size)).fold(key, link), tail))
     }
 
-    /// Takes a block out of the index, and what only it carried with it.
-    pub(super) fn unfind(&mut self, block: BlockId) {
-        self.index.remove(&self.pool, block);
-        self.origins.unpublish(block);
-        if !self.attached.is_empty() {
-            let key = self.pool.key(block);
-            if self.attached.has(key) && self.find_key(key, None) == KeyMatch::Nothing {
-                self.attached.drop_key(key);
-            }
-        }
-    }
-
     /// Handles whose prefix is gone, since the last call.
     pub fn take_detached(&mut self) -> Vec<u64> {
-        self.attached.take_detached()
+        self.store.attached.take_detached()
     }
 }

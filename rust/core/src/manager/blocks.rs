@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
-use crate::policy::{Access, NEVER, View};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
 
@@ -25,54 +25,50 @@ impl Manager {
         key: Key,
         parent: BlockId,
     ) -> Result<Option<BlockId>> {
-        if self.pool.refs_or_none(block) != Some(1) || self.pool.state(block) != State::Lent {
+        if self.store.pool.refs_or_none(block) != Some(1)
+            || self.store.pool.state(block) != State::Lent
+        {
             return Err(self.not_lent(block, false));
         }
         if parent != NIL
-            && (self.held_blocks.count(parent) == 0 || self.pool.state(parent) != State::Committed)
+            && (self.held_blocks.count(parent) == 0
+                || self.store.pool.state(parent) != State::Committed)
         {
             return Err(self.misused("publish", parent, "it is not findable and in hand"));
         }
-        self.index.check_keys()?;
-        self.tick += 1;
-        self.pool.enter(block);
+        self.store.index.check_keys()?;
+        self.store.tick();
+        self.store.pool.enter(block);
         // What the caller's key stands for was never seen here.
-        let found = self.index.store(&self.pool, block, key)?;
-        let depth = if parent == NIL { 0 } else { self.pool.depth(parent) + 1 };
-        self.pool.publish(block, key, parent, depth);
-        self.origins.publish_unknown(block);
+        let found = self.store.index.store(&self.store.pool, block, key)?;
+        let depth = if parent == NIL { 0 } else { self.store.pool.depth(parent) + 1 };
+        self.store.pool.publish(block, key, parent, depth);
         self.held_blocks.take(block, parent);
         let copy = match found {
             KeyMatch::Block(copy) => {
-                self.pool.set_duplicated(block, true);
-                self.pool.set_duplicated(copy, true);
-                self.stats.duplicates += 1;
+                self.store.mark_copies(block, copy);
                 Some(copy)
             }
             _ => None,
         };
-        self.stats.stored += 1;
         let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
-        self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
-        if self.observer.samples.is_on() {
-            self.observer.samples.born(&[block], self.tick);
-        }
-        let before = if parent == NIL { Key(0) } else { self.pool.key(parent) };
-        self.note_stored(0, block, before, &[]);
+        self.store.insert_unknown(block, access);
+        let before = if parent == NIL { Key(0) } else { self.store.pool.key(parent) };
+        self.store.note_stored(0, block, before, &[]);
         Ok(copy)
     }
 
     /// The blocks under `keys`, one after the other, up to the first that is not there.
     pub fn find_blocks(&self, keys: &[Key]) -> Vec<BlockId> {
-        let found = keys.iter().map_while(|&key| match self.find_key(key, None) {
+        let found = keys.iter().map_while(|&key| match self.store.find_key(key, None) {
             KeyMatch::Block(block) => Some(block),
             _ => None,
         });
         let mut blocks: Vec<BlockId> = found.collect();
         // Of several copies, those that the last one follows.
         for i in (1..blocks.len()).rev() {
-            let parent = self.pool.parent(blocks[i]);
-            if parent != NIL && self.pool.key(parent) == keys[i - 1] {
+            let parent = self.store.pool.parent(blocks[i]);
+            if parent != NIL && self.store.pool.key(parent) == keys[i - 1] {
                 blocks[i - 1] = parent;
             }
         }
@@ -87,10 +83,10 @@ impl Manager {
     pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
-            let findable = matches!(self.pool.state(block), State::Committed | State::Cached);
+            let findable = matches!(self.store.pool.state(block), State::Committed | State::Cached);
             let why = if !findable && self.held_blocks.count(block) == 0 {
                 "it is neither findable nor in hand"
-            } else if !self.held_blocks.take(block, self.pool.parent(block)) {
+            } else if !self.held_blocks.take(block, self.store.pool.parent(block)) {
                 "the block it follows is not in hand"
             } else {
                 continue;
@@ -100,17 +96,15 @@ impl Manager {
             }
             return Err(self.misused("claim", block, why));
         }
-        self.tick += 1;
-        self.note_ids(Kind::Claim, 0, (0, 0), blocks);
-        self.origins.used(blocks, 0);
+        self.store.tick();
+        self.store.note_ids(Kind::Claim, 0, (0, 0), blocks);
+        self.store.origins.used(blocks, 0);
         for &block in blocks {
-            self.note_block(Kind::Hit, 0, block, 0);
-            if self.pool.share(block) {
-                self.policy.acquire(&[block], View { pool: &self.pool, now: self.tick });
-            }
-            if self.pool.state(block) == State::Committed {
+            self.store.note_block(Kind::Hit, 0, block, 0);
+            self.store.acquire(block);
+            if self.store.pool.state(block) == State::Committed {
                 let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
-                self.policy.hit(&[block], access, View { pool: &self.pool, now: self.tick });
+                self.store.hit(&[block], access);
             }
         }
         Ok(())
@@ -127,10 +121,10 @@ impl Manager {
         self.check_generations("free", blocks, generations)?;
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
-            let on_loan = self.pool.state(block) == State::Lent;
-            if on_loan && self.pool.refs(block) == 1 {
+            let on_loan = self.store.pool.state(block) == State::Lent;
+            if on_loan && self.store.pool.refs(block) == 1 {
                 // An ended loan marks the id, so that naming it twice is caught in one pass.
-                self.pool.end_loan(block);
+                self.store.pool.end_loan(block);
                 lent.push(block);
                 continue;
             }
@@ -139,8 +133,9 @@ impl Manager {
                 "it is named twice: a double free"
             } else if self.held_blocks.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
-                let owned = self.pool.refs_or_none(block) > Some(0);
-                let never = block < self.pool.capacity() && self.pool.generation(block) == 0;
+                let owned = self.store.pool.refs_or_none(block) > Some(0);
+                let never =
+                    block < self.store.pool.capacity() && self.store.pool.generation(block) == 0;
                 match (owned && !ours, never && !ours) {
                     (true, _) => "it is not in hand: others own it",
                     (_, true) => "it was never taken",
@@ -157,25 +152,25 @@ impl Manager {
                 self.held_blocks.take(before, parent);
             }
             for &before in &lent {
-                self.pool.mark_lent(before);
+                self.store.pool.mark_lent(before);
             }
             return Err(self.misused("free", block, why));
         }
-        self.tick += 1;
-        self.note_ids(Kind::Free, 0, (0, 0), blocks);
-        self.stats.returned += lent.len() as u64;
+        self.store.tick();
+        self.store.note_ids(Kind::Free, 0, (0, 0), blocks);
+        self.store.stats.returned += lent.len() as u64;
         for &block in &lent {
-            self.pool.put_back(block);
-            self.note_block(Kind::Return, 0, block, 0);
+            self.store.pool.put_back(block);
+            self.store.note_block(Kind::Return, 0, block, 0);
         }
         let held: Vec<BlockId> = dropped.iter().rev().map(|&(block, _)| block).collect();
-        self.drop_owners(0, &held);
+        self.store.drop_owners(0, &held);
         Ok(())
     }
 
     /// How often a block is held one by one, on loan or findable.
     pub fn held(&self, block: BlockId) -> u32 {
-        self.held_blocks.count(block) + u32::from(self.pool.state(block) == State::Lent)
+        self.held_blocks.count(block) + u32::from(self.store.pool.state(block) == State::Lent)
     }
 
     fn check_generations(
@@ -185,7 +180,7 @@ impl Manager {
         generations: &[u32],
     ) -> Result<()> {
         for (&block, &generation) in blocks.iter().zip(generations) {
-            if self.pool.generation(block) != generation {
+            if self.store.pool.generation(block) != generation {
                 return Err(self.misused(what, block, "it was freed since: a stale id"));
             }
         }
@@ -193,8 +188,8 @@ impl Manager {
     }
 
     fn misused(&self, what: &'static str, block: BlockId, why: &str) -> Error {
-        let state = self.pool.state(block).name();
-        let known = block < self.pool.capacity();
+        let state = self.store.pool.state(block).name();
+        let known = block < self.store.pool.capacity();
         let limit = if known { format!("{why} ({state})") } else { NO_SUCH.into() };
         Error::Invalid { what, value: block.to_string(), limit }
     }

@@ -6,7 +6,7 @@ use crate::pool::BlockId;
 
 impl Consult for Manager {
     fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
-        (self.policy.as_mut(), View { pool: &self.pool, now: self.tick })
+        self.store.consulted()
     }
 
     fn found(&mut self) -> Vec<BlockId> {
@@ -23,19 +23,19 @@ impl Consult for Manager {
 impl Manager {
     /// Whether the policy ranks by what only a replay knows.
     pub fn needs_future(&self) -> bool {
-        self.policy.needs_future()
+        self.store.policy.needs_future()
     }
 
     /// How many victims the built-in order named for a policy outside the core.
     pub fn fallbacks(&self) -> u64 {
-        self.policy.fallbacks()
+        self.store.policy.fallbacks()
     }
 
     /// It is `now`, for policies alone: nothing lapses.
     pub fn set_time(&mut self, now: u64) {
-        self.retention.set_time(now);
-        if let Some(outside) = self.policy.external() {
-            outside.set_time(self.retention.time());
+        self.store.retention.set_time(now);
+        if let Some(outside) = self.store.policy.external() {
+            outside.set_time(self.store.retention.time());
         }
     }
 }

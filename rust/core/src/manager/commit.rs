@@ -9,7 +9,7 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::index::radix::Path;
 use crate::index::{Index, KeyMatch};
-use crate::policy::{Access, NEVER, View};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence, check_filled};
 
@@ -51,12 +51,12 @@ impl Manager {
             || (self.layout.settles_at_once()
                 && upto.wrapping_sub(sequence.published * size) < size);
         let allowed = sequence.committed <= upto && upto <= sequence.len.min(sequence.filled());
-        if !(allowed && settled && self.gate.is_none() && !self.tickets.has_loads()) {
+        if !(allowed && settled && self.store.gate.is_none() && !self.tickets.has_loads()) {
             return None;
         }
-        self.tick += 1;
-        (sequence.committed, sequence.used) = (upto, self.tick);
-        self.note(Kind::Commit, seq, u64::from(upto));
+        self.store.tick();
+        (sequence.committed, sequence.used) = (upto, self.store.now);
+        self.store.note(Kind::Commit, seq, u64::from(upto));
         Some(())
     }
 
@@ -72,9 +72,9 @@ impl Manager {
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
         check_filled(upto, sequence.filled())?;
-        self.tick += 1;
-        (sequence.committed, sequence.used) = (upto, self.tick);
-        self.note(kind, seq, u64::from(upto));
+        self.store.tick();
+        (sequence.committed, sequence.used) = (upto, self.store.now);
+        self.store.note(kind, seq, u64::from(upto));
         if !self.tickets.has_loads() {
             let done = self.publish(seq)?;
             self.note_computing(seq);
@@ -98,7 +98,7 @@ impl Manager {
 
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
-        if self.gate.is_some() {
+        if self.store.gate.is_some() {
             self.notify_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
@@ -110,7 +110,7 @@ impl Manager {
         if self.wants_keys() {
             self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         }
-        until = until.min(match self.index {
+        until = until.min(match self.store.index {
             Index::Hash(_) => sequence.keys.len(),
             Index::Radix(_) => tokens.len() / size as usize,
         });
@@ -118,7 +118,7 @@ impl Manager {
             // Every group's KV is computed over every other's.
             until = until.min(self.first_unsettled(sequence, from..until));
         }
-        if self.gate.is_some() {
+        if self.store.gate.is_some() {
             until = self.admitted(sequence, from..until);
         }
         let mut done = CommitResult::default();
@@ -148,7 +148,7 @@ impl Manager {
             let end = range.end.div_ceil(units).min(table.len());
             let start = self.due_blocks(sequence, group, range.clone()).start.min(end);
             let copied = |&b: &BlockId| {
-                b != NIL && self.pool.state(b) == State::Pending && self.tickets.holds(b) > 0
+                b != NIL && self.store.pool.state(b) == State::Pending && self.tickets.holds(b) > 0
             };
             if let Some(at) = table[start..end].iter().position(copied) {
                 first = first.min((start + at) * units);
@@ -186,9 +186,9 @@ impl Manager {
             if block == NIL {
                 continue;
             }
-            if self.pool.state(block) != State::Pending {
+            if self.store.pool.state(block) != State::Pending {
                 // Another sequence that has it made it findable first.
-                self.origins.used(&[block], sequence.meta.session);
+                self.store.origins.used(&[block], sequence.meta.session);
                 continue;
             }
             if !self.layout.is_reachable(group, i, sequence.prompt) {
@@ -214,14 +214,8 @@ impl Manager {
         if group == 0 {
             sequence.usage.created += created * reach.span;
         }
-        self.stats.stored += u64::from(done.stored);
-        let session = sequence.meta.session;
-        self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
         let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
-        if self.observer.samples.is_on() {
-            self.observer.samples.born(&stored, self.tick);
-        }
+        self.store.insert(&stored, (sequence.root, Self::space_of(sequence)), access);
         self.scratch.blocks = stored;
         self.scratch.next_use = next_use;
         done
@@ -244,8 +238,8 @@ impl Manager {
         let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
         let key = last.copied().unwrap_or_default().for_group(group);
         let proof = self.proof(wanted, group, i);
-        let found = match &mut self.index {
-            Index::Hash(index) => index.store(&self.pool, block, key, proof),
+        let found = match &mut self.store.index {
+            Index::Hash(index) => index.store(&self.store.pool, block, key, proof),
             Index::Radix(index) => {
                 let marks = [(i as u32, self.hasher.mark(i, &sequence.mm_items))];
                 let marks = if sequence.mm_items.is_empty() { &[][..] } else { &marks };
@@ -258,16 +252,14 @@ impl Manager {
             self.count_collisions(1);
             return None;
         }
-        self.pool.publish(block, key, parent, i as u32);
+        self.store.pool.publish(block, key, parent, i as u32);
         if let KeyMatch::Block(copy) = found {
-            self.pool.set_duplicated(block, true);
-            self.pool.set_duplicated(copy, true);
-            self.stats.duplicates += 1;
+            self.store.mark_copies(block, copy);
             let at = i * reach.units as usize;
             let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
             let access =
                 Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
-            self.policy.hit(&[copy], access, View { pool: &self.pool, now: self.tick });
+            self.store.hit(&[copy], access);
         }
         self.note_store(seq, sequence, group, i);
         Some(found != KeyMatch::Nothing)

@@ -177,7 +177,7 @@ impl Manager {
         let Ok(sequence) = self.sequences.get(seq) else { return };
         let size = self.options.block_size as usize;
         let from = sequence.committed as usize / size;
-        let by_key = self.index.takes_keys();
+        let by_key = self.store.index.takes_keys();
         let known = if by_key { sequence.keys.len() } else { sequence.filled() as usize / size };
         let to = known.min(sequence.len as usize / size).max(from);
         if sequence.private || self.is_brought(sequence, from) {
@@ -211,7 +211,7 @@ impl Manager {
             return None;
         }
         let named;
-        let names = if self.index.takes_keys() {
+        let names = if self.store.index.takes_keys() {
             wanted.keys
         } else {
             named = self.names(wanted);

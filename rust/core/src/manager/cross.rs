@@ -5,7 +5,7 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::hash::{Hasher, Key};
 use crate::index::{Index, KeyMatch};
-use crate::policy::{Access, View};
+use crate::policy::Access;
 use crate::pool::{BlockId, NIL, State};
 use crate::request::Attempt;
 use crate::sequence::{BlockTable, SeqId, Sequence};
@@ -36,11 +36,11 @@ impl Manager {
     /// Whether all blocks of an input are there. Looks no further than the first that is not, for
     /// how many there would be is the caller's word.
     fn all_cross(&self, tokens: u32, root: Key, hits: &mut [Vec<BlockId>]) -> bool {
-        let Index::Hash(index) = &self.index else { return false };
+        let Index::Hash(index) = &self.store.index else { return false };
         for group in self.layout.cross_groups() {
             for i in 0..self.layout.table_len(group, 0, tokens) {
                 let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                let KeyMatch::Block(block) = index.find(&self.pool, key, None) else {
+                let KeyMatch::Block(block) = index.find(&self.store.pool, key, None) else {
                     return false;
                 };
                 hits[group].push(block);
@@ -74,7 +74,7 @@ impl Manager {
         for group in self.layout.cross_groups() {
             while tables[group].len() < self.layout.table_len(group, 0, tokens) {
                 found = false;
-                let block = self.obtain(seq, group, None).expect("room was counted");
+                let block = self.store.obtain(seq, group, None).expect("room was counted");
                 tables[group].push(block);
             }
         }
@@ -92,34 +92,26 @@ impl Manager {
             let mut stored = std::mem::take(&mut self.scratch.blocks);
             stored.clear();
             for (i, &block) in (0..).zip(&sequence.tables[group]) {
-                if self.pool.state(block) != State::Pending {
+                if self.store.pool.state(block) != State::Pending {
                     continue;
                 }
                 let key = Hasher::cross_key(sequence.root, sequence.encoder_tokens, i);
                 self.store_cross(seq, block, key.for_group(group), i);
                 stored.push(block);
             }
-            self.stats.stored += stored.len() as u64;
-            let session = sequence.meta.session;
-            self.origins.publish(&stored, sequence.root, Self::space_of(sequence), session);
             let access = Access { next_use: &[], meta: sequence.meta, tokens: sequence.known() };
-            self.policy.insert(&stored, access, View { pool: &self.pool, now: self.tick });
-            if self.observer.samples.is_on() {
-                self.observer.samples.born(&stored, self.tick);
-            }
+            self.store.insert(&stored, (sequence.root, Self::space_of(sequence)), access);
             self.scratch.blocks = stored;
         }
     }
 
     fn store_cross(&mut self, seq: SeqId, block: BlockId, key: Key, i: u32) {
-        let Index::Hash(index) = &mut self.index else { return };
-        let found = index.store(&self.pool, block, key, None);
-        self.pool.publish(block, key, NIL, i);
+        let Index::Hash(index) = &mut self.store.index else { return };
+        let found = index.store(&self.store.pool, block, key, None);
+        self.store.pool.publish(block, key, NIL, i);
         if let KeyMatch::Block(copy) = found {
-            self.pool.set_duplicated(block, true);
-            self.pool.set_duplicated(copy, true);
-            self.stats.duplicates += 1;
+            self.store.mark_copies(block, copy);
         }
-        self.note_stored(seq, block, Key(0), &[]);
+        self.store.note_stored(seq, block, Key(0), &[]);
     }
 }

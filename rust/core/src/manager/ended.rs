@@ -92,7 +92,7 @@ impl Manager {
         }
         // Without loads, the end cuts no other sequence.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
-        Ok(tables.filter(|&&b| b != NIL && self.pool.stays(b) == 1).count() as u32)
+        Ok(tables.filter(|&&b| b != NIL && self.store.pool.stays(b) == 1).count() as u32)
     }
 
     /// The same, given the sequences that have `ended` already; adds `seq` to these.
@@ -118,7 +118,7 @@ impl Manager {
         let before = ended.left.insert(seq, keep);
         ended.journal.push(Change::Left(seq, before));
         for block in self.behind(seq, keep, had)? {
-            ended.lose(block, self.pool.stays(block));
+            ended.lose(block, self.store.pool.stays(block));
         }
         for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
             self.lose_pages(load.ticket, kept, ended);
@@ -151,7 +151,7 @@ impl Manager {
         ended.journal.push(Change::End(ticket, before));
         let place = |row: u32| (row - load.start) as usize * self.options.groups.len();
         for page in &pages[place(kept)..place(end)] {
-            ended.lose(page.dst, self.pool.stays(page.dst));
+            ended.lose(page.dst, self.store.pool.stays(page.dst));
         }
     }
 

@@ -75,7 +75,7 @@ impl Manager {
                 cut.extend(self.failed(ticket)?);
             }
         }
-        let pins = self.locks.lapsed(self.retention.time());
+        let pins = self.locks.lapsed(self.store.retention.time());
         for &receipt in &pins {
             self.unlock(receipt)?;
         }

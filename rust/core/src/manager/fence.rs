@@ -119,13 +119,13 @@ impl Manager {
 
     pub(super) fn note_fence_up(&mut self) {
         if let Some(fence) = self.fences.up {
-            self.note(Kind::Fence, 0, fence);
+            self.store.note(Kind::Fence, 0, fence);
         }
     }
 
     pub(super) fn note_fence_down(&mut self) {
         if self.fences.is_up() {
-            self.note_two(Kind::Fence, 0, u64::MAX, 1);
+            self.store.note_two(Kind::Fence, 0, u64::MAX, 1);
         }
     }
 
@@ -166,41 +166,43 @@ impl Manager {
     /// Whether one of `blocks` is findable, or another owner may make it so: then it keeps those it
     /// follows owned.
     fn must_follow(&self, blocks: &[BlockId]) -> bool {
-        let findable = |b: BlockId| self.pool.state(b) == State::Committed || self.pool.refs(b) > 1;
+        let findable = |b: BlockId| {
+            self.store.pool.state(b) == State::Committed || self.store.pool.refs(b) > 1
+        };
         blocks.iter().any(|&b| b != NIL && findable(b))
     }
 
     /// An owner more for each of `blocks`, which waits with those that follow them.
     fn hold_behind(&mut self, blocks: &[BlockId]) {
         for &block in blocks {
-            self.pool.share(block);
+            self.store.pool.share(block);
         }
-        self.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
+        self.store.note_blocks(Kind::Hold, 0, blocks.iter(), 0);
     }
 
     fn wait_for(&mut self, fence: u64, blocks: Vec<BlockId>) {
         for &block in &blocks {
-            self.pool.wait(block);
+            self.store.pool.wait(block);
         }
-        self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
+        self.store.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
         self.fences.add(fence, blocks);
     }
 
     /// Every step up to `fence` has run: what waited for them is dropped, in the order it came.
     pub fn pass(&mut self, fence: u64) {
         self.fences.passed = self.fences.passed.max(Some(fence));
-        self.note(Kind::Pass, 0, fence);
+        self.store.note(Kind::Pass, 0, fence);
         for blocks in self.fences.take_passed(fence) {
-            self.tick += 1;
+            self.store.tick();
             for &block in &blocks {
-                self.pool.end_wait(block);
+                self.store.pool.end_wait(block);
             }
-            self.drop_owners(0, &blocks);
+            self.store.drop_owners(0, &blocks);
         }
     }
 
     /// Blocks that wait for a fence.
     pub fn waiting(&self) -> usize {
-        self.pool.waiting() as usize
+        self.store.pool.waiting() as usize
     }
 }

@@ -39,8 +39,8 @@ impl Manager {
 
     fn fork_all(&mut self, seq: SeqId) -> Result<SeqId> {
         let child = self.share_all(seq)?;
-        self.stats.forks += 1;
-        self.note(Kind::Fork, child, seq);
+        self.store.stats.forks += 1;
+        self.store.note(Kind::Fork, child, seq);
         Ok(child)
     }
 
@@ -95,20 +95,20 @@ impl Manager {
         let sequence = self.sequences.get_mut(child)?;
         let (session, joined) = (sequence.meta.session, sequence.joined);
         let tables = std::mem::take(&mut sequence.tables);
-        self.tick += 1;
+        self.store.tick();
         if self.options.sessions {
-            self.sessions.begin(session);
+            self.store.sessions.begin(session);
         }
         let is_copied = !self.tickets.is_idle();
         for table in &tables {
             for &block in table.iter().filter(|&&b| b != NIL) {
-                self.pool.share(block);
+                self.store.pool.share(block);
                 if is_copied {
                     self.tickets.share(block, child);
                 }
             }
         }
-        self.note_blocks(Kind::Hold, child, tables.iter().flatten(), 0);
+        self.store.note_blocks(Kind::Hold, child, tables.iter().flatten(), 0);
         let sequence = self.sequences.get_mut(child)?;
         sequence.tables = tables;
         // Whether the child has room to grow, too, was never checked.
@@ -135,7 +135,7 @@ impl Manager {
             self.check_room(tails.len() as u32, 0)?;
         }
         self.check_fork(seq, committed, len)?;
-        self.note_two(Kind::ForkPrefix, seq, u64::from(upto), u64::from(copy));
+        self.store.note_two(Kind::ForkPrefix, seq, u64::from(upto), u64::from(copy));
         let child = self.fork_all(seq)?;
         self.cut(child, upto)?;
         for (group, at) in tails {

@@ -95,7 +95,7 @@ impl Manager {
         sequence.tokens[at..at + tokens.len()].copy_from_slice(tokens);
         sequence.unknown -= tokens.len() as u32;
         if !tokens.is_empty() {
-            self.note_ids(Kind::Fill, seq, (0, 0), tokens);
+            self.store.note_ids(Kind::Fill, seq, (0, 0), tokens);
             self.note_computing(seq);
         }
         Ok(())
@@ -130,8 +130,8 @@ impl Manager {
 
     #[inline]
     fn note_append(&mut self, seq: SeqId, until: u32, ids: Ids<'_>) {
-        if self.log.is_on() {
-            log_append(&mut self.log, self.tick, (seq, until), ids);
+        if self.store.log.is_on() {
+            log_append(&mut self.store.log, self.store.now, (seq, until), ids);
         }
     }
 
@@ -143,7 +143,7 @@ impl Manager {
         if !uniform && !self.fits_uneven(seq, ids.len()) {
             return None;
         }
-        let (size, pool) = (self.options.block_size, &self.pool);
+        let (size, pool) = (self.options.block_size, &self.store.pool);
         let sequence = self.sequences.get_mut(seq).ok()?;
         let (len, count) = (sequence.len, ids.len());
         if !sequence.is_open() || (sequence.unknown > 0 && ids.are_known()) {
@@ -161,10 +161,10 @@ impl Manager {
         if !sequence.has_place(len + count as u32 - 1) {
             return None;
         }
-        self.tick += 1;
+        self.store.tick();
         sequence.len += count as u32;
-        if self.log.is_on() {
-            log_append(&mut self.log, self.tick, (seq, sequence.len), ids);
+        if self.store.log.is_on() {
+            log_append(&mut self.store.log, self.store.now, (seq, sequence.len), ids);
         }
         ids.enter(sequence);
         Some(sequence)
@@ -192,7 +192,7 @@ impl Manager {
         self.check_extend(seq, until)?;
         if until > self.sequences.get(seq)?.len {
             self.make_slots(seq, until)?;
-            self.note(Kind::Extend, seq, u64::from(until));
+            self.store.note(Kind::Extend, seq, u64::from(until));
             self.note_computing(seq);
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Manager {
     pub(super) fn checked_len(&self, until: u64) -> Result<u32> {
         u32::try_from(until).map_err(|_| Error::NeverFits {
             needed: until.div_ceil(self.block_size().into()),
-            total: u64::from(self.pool.usable()),
+            total: u64::from(self.store.pool.usable()),
         })
     }
 
@@ -260,7 +260,7 @@ impl Manager {
         // A block that is findable is copied also where no other sequence has it.
         let shared = self.shared_ahead(seq)?;
         let found =
-            |&(group, at): &(usize, usize)| self.pool.is_findable(sequence.tables[group][at]);
+            |&(group, at): &(usize, usize)| self.store.pool.is_findable(sequence.tables[group][at]);
         let copied = shared.iter().filter(|&place| found(place)).count() as u64;
         Ok(held + self.layout.cross_blocks(sequence.encoder_tokens) + copied)
     }
@@ -268,7 +268,7 @@ impl Manager {
     /// Want of room for slots up to `until`, or that there can never be room.
     #[cold]
     fn never_or_later(&self, seq: SeqId, until: u32, later: Error) -> Error {
-        let total = u64::from(self.pool.usable());
+        let total = u64::from(self.store.pool.usable());
         match self.held_alone(seq, until) {
             Ok(needed) if needed > total => Error::NeverFits { needed, total },
             _ => later,
@@ -278,7 +278,7 @@ impl Manager {
     /// The longest length up to `until` that `seq` could have slots for, were it alone in the pool;
     /// `until` if that is none longer than it has.
     pub(super) fn longest_alone(&self, seq: SeqId, until: u32) -> Result<u32> {
-        let total = u64::from(self.pool.usable());
+        let total = u64::from(self.store.pool.usable());
         if !self.layout.gives_up() || self.held_alone(seq, until)? <= total {
             return Ok(until);
         }
@@ -317,7 +317,7 @@ impl Manager {
             let room = self.room_for(needed, 0).map_err(refused);
             room.inspect_err(|error| self.count_refusal(error))?;
         }
-        self.tick += 1;
+        self.store.tick();
         for (group, at) in copies {
             self.copy_block(seq, group, at)?;
         }
@@ -336,14 +336,15 @@ impl Manager {
     /// Whether another reader would see a write into `block`: another owner (a copy under way only
     /// reads the block, or fills it for this one), or a sequence that finds it in the index.
     fn is_shared(&self, block: BlockId) -> bool {
-        self.has_other_owner(block) || (block != NIL && self.pool.state(block) != State::Pending)
+        self.has_other_owner(block)
+            || (block != NIL && self.store.pool.state(block) != State::Pending)
     }
 
     fn has_other_owner(&self, block: BlockId) -> bool {
         if block == NIL {
             return false;
         }
-        let refs = self.pool.refs(block);
+        let refs = self.store.pool.refs(block);
         refs > 1 && refs - self.tickets.holds(block) > 1
     }
 
@@ -396,29 +397,30 @@ impl Manager {
         let src = sequence.tables[group][at];
         let tokens = (sequence.len - at as u32 * reach.span).min(reach.span);
         let dst = self
+            .store
             .obtain(seq, group, None)
             .ok_or_else(|| Error::Integrity("room for a copy was counted and is gone".into()))?;
         // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
-        self.pool.share(dst);
-        self.note_block(Kind::Hold, 0, dst, 0);
+        self.store.pool.share(dst);
+        self.store.note_block(Kind::Hold, 0, dst, 0);
         self.sequences.get_mut(seq)?.tables[group].replace(at, dst);
         self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });
-        if self.pool.parent(src) != NIL && self.pool.state(src) == State::Committed {
+        if self.store.pool.parent(src) != NIL && self.store.pool.state(src) == State::Committed {
             // A findable block keeps those it follows owned, also where only its copy needs it.
             let path = &self.sequences.get(seq)?.tables[group][..at];
             for &block in path {
-                self.pool.share(block);
+                self.store.pool.share(block);
             }
             self.tickets.hold(path.iter().rev().copied());
-            if self.log.is_on() {
+            if self.store.log.is_on() {
                 let path = path.to_vec();
-                self.note_blocks(Kind::Hold, 0, path.iter(), 0);
+                self.store.note_blocks(Kind::Hold, 0, path.iter(), 0);
             }
         }
-        self.stats.copies += 1;
-        self.stats.copied_tokens += u64::from(tokens);
-        if self.log.is_on() {
-            self.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tokens));
+        self.store.stats.copies += 1;
+        self.store.stats.copied_tokens += u64::from(tokens);
+        if self.store.log.is_on() {
+            self.store.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tokens));
         }
         let sequence = self.sequences.get_mut(seq)?;
         sequence.published = sequence.published.min(at as u32 * reach.units);

@@ -20,17 +20,17 @@ impl Manager {
             return Ok(reply(HintStatus::Refused, 0));
         }
         let pinned = hint == Hint::Release && self.end_pins_of(session)? > 0;
-        let running = self.sessions.is_running(session);
-        if !running && self.sessions.own(session, &self.pool).is_empty() {
+        let running = self.store.sessions.is_running(session);
+        if !running && self.store.sessions.own(session, &self.store.pool).is_empty() {
             return Ok(reply(if pinned { HintStatus::Accepted } else { HintStatus::Missing }, 0));
         }
-        self.tick += 1;
+        self.store.tick();
         self.note_hint(session, hint);
         let blocks = self.carry(session, hint);
         if !running {
             return Ok(reply(HintStatus::Accepted, blocks));
         }
-        self.sessions.defer(session, hint);
+        self.store.sessions.defer(session, hint);
         Ok(reply(HintStatus::Deferred, blocks))
     }
 
@@ -44,11 +44,11 @@ impl Manager {
         }
         let mut path = self.path_of(session);
         if path.is_empty() {
-            let running = self.sessions.is_running(session);
+            let running = self.store.sessions.is_running(session);
             return Ok(reply(if running { HintStatus::Deferred } else { HintStatus::Missing }, 0));
         }
         let (all, found, mut room) = (path.len(), self.tokens_in(&path), self.pin_room());
-        path.sort_unstable_by_key(|&b| (self.pool.depth(b), self.pool.group(b), b));
+        path.sort_unstable_by_key(|&b| (self.store.pool.depth(b), self.store.pool.group(b), b));
         path.retain(|&block| {
             let fresh = self.locks.fresh(&[block]);
             let fits = fresh <= room;
@@ -60,7 +60,7 @@ impl Manager {
         if path.is_empty() {
             return Ok(reply(HintStatus::Refused, 0));
         }
-        path.sort_unstable_by_key(|&b| (self.pool.group(b), self.pool.depth(b), b));
+        path.sort_unstable_by_key(|&b| (self.store.pool.group(b), self.store.pool.depth(b), b));
         let receipt = self.lock_blocks(&path)?;
         let tokens = self.tokens_in(&path);
         self.name_lock(receipt, PinRequest { session, ..pinner }, tokens);
@@ -71,33 +71,33 @@ impl Manager {
 
     /// A sequence of `session` has ended: what waited for that is done.
     pub(super) fn end_in_session(&mut self, session: u64) {
-        if let Some(hint) = self.sessions.end(session) {
+        if let Some(hint) = self.store.sessions.end(session) {
             self.carry(session, hint);
         }
     }
 
     /// Does what `hint` says with all that `session` has given up; how many blocks that concerned.
     fn carry(&mut self, session: u64, hint: Hint) -> u32 {
-        let own = self.sessions.own(session, &self.pool);
+        let own = self.store.sessions.own(session, &self.store.pool);
         if let Hint::Retain(keep) = hint {
             for block in self.before(&own) {
-                self.ask_for(block, Some(keep), false);
+                self.store.ask_for(block, Some(keep), false);
             }
         }
         for &block in &own {
-            self.force(block, hint.keep());
+            self.store.force(block, hint.keep());
         }
         own.len() as u32
     }
 
     /// Tokens of the blocks of the first group.
     fn tokens_in(&self, path: &[BlockId]) -> u32 {
-        let first = path.iter().filter(|&&block| self.pool.group(block) == 0).count();
+        let first = path.iter().filter(|&&block| self.store.pool.group(block) == 0).count();
         first as u32 * self.layout.groups()[0].span
     }
 
     fn path_of(&self, session: u64) -> Vec<BlockId> {
-        let mut path = self.sessions.own(session, &self.pool);
+        let mut path = self.store.sessions.own(session, &self.store.pool);
         path.extend(self.before(&path));
         path
     }
@@ -107,10 +107,10 @@ impl Manager {
         let mut seen: HashSet<BlockId> = blocks.iter().copied().collect();
         let mut before = Vec::new();
         for &block in blocks {
-            let mut above = self.pool.parent(block);
+            let mut above = self.store.pool.parent(block);
             while above != NIL && seen.insert(above) {
                 before.push(above);
-                above = self.pool.parent(above);
+                above = self.store.pool.parent(above);
             }
         }
         before
@@ -120,7 +120,7 @@ impl Manager {
     fn drop_strays(&self, path: &mut Vec<BlockId>) {
         let mut kept: HashSet<BlockId> = HashSet::with_capacity(path.len());
         path.retain(|&block| {
-            let parent = self.pool.parent(block);
+            let parent = self.store.pool.parent(block);
             (parent == NIL || kept.contains(&parent)) && kept.insert(block)
         });
     }
@@ -140,7 +140,7 @@ impl Manager {
         let packed = kind | u64::from(priority) << 8 | u64::from(then) << 16 | linear << 24;
         let words = duration.map(|duration| [duration as u32, (duration >> 32) as u32]);
         let words = words.as_ref().map_or(&[][..], |words| &words[..]);
-        self.note_ids(Kind::Hint, 0, (session, packed), words);
+        self.store.note_ids(Kind::Hint, 0, (session, packed), words);
     }
 }
 

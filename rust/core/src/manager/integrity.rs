@@ -15,17 +15,14 @@ impl Manager {
             [self.check_counts(), self.check_owners(), self.check_tree(), self.check_sequences()];
         checks
             .into_iter()
-            .chain([self.index.validate(&self.pool), self.policy.validate(&self.pool)])
-            .chain([self.locks.validate(), self.retention.validate(&self.pool)])
-            .chain([self.sessions.validate(), self.origins.validate(&self.pool)])
-            .chain([self.check_promised()])
+            .chain([self.store.validate(), self.locks.validate(), self.check_promised()])
             .chain([self.computing.validate(|seq| self.sequences.get(seq).is_ok())])
             .collect::<std::result::Result<(), String>>()
             .map_err(Error::Integrity)
     }
 
     fn check_counts(&self) -> std::result::Result<(), String> {
-        let pool = &self.pool;
+        let pool = &self.store.pool;
         let mut listed = vec![false; pool.created() as usize];
         for &block in pool.free_list() {
             if std::mem::replace(&mut listed[block as usize], true) {
@@ -65,17 +62,18 @@ impl Manager {
     }
 
     fn check_owners(&self) -> std::result::Result<(), String> {
-        let mut owners = vec![0_u32; self.pool.created() as usize];
+        let mut owners = vec![0_u32; self.store.pool.created() as usize];
         let tables = self.sequences.iter().flat_map(|(_, s)| s.tables.iter().flatten());
         let others = self.tickets.owners().chain(self.fences.owners()).chain(self.locks.owners());
         for block in tables.copied().filter(|&b| b != NIL).chain(others) {
             owners[block as usize] += 1;
         }
         self.check_waits()?;
-        for block in 0..self.pool.created() {
-            let lent = u32::from(self.pool.state(block) == State::Lent);
+        for block in 0..self.store.pool.created() {
+            let lent = u32::from(self.store.pool.state(block) == State::Lent);
             let held = self.held_blocks.count(block);
-            let (counted, kept) = (owners[block as usize] + lent + held, self.pool.refs(block));
+            let (counted, kept) =
+                (owners[block as usize] + lent + held, self.store.pool.refs(block));
             if counted != kept {
                 return Err(format!("block {block} has {counted} owners, its count says {kept}"));
             }
@@ -84,7 +82,7 @@ impl Manager {
     }
 
     fn check_waits(&self) -> std::result::Result<(), String> {
-        let pool = &self.pool;
+        let pool = &self.store.pool;
         let mut waits = vec![0_u32; pool.created() as usize];
         self.fences.owners().for_each(|block| waits[block as usize] += 1);
         let wrong = |&b: &BlockId| pool.waits(b) != waits[b as usize];
@@ -105,7 +103,7 @@ impl Manager {
     }
 
     fn check_tree(&self) -> std::result::Result<(), String> {
-        let pool = &self.pool;
+        let pool = &self.store.pool;
         let mut children = vec![0_u32; pool.created() as usize];
         let mut findable = 0;
         for block in 0..pool.created() {
@@ -131,7 +129,7 @@ impl Manager {
             return Err(format!("block {block} has {counted} children, its count says {kept}"));
         }
         let mut indexed = vec![false; pool.created() as usize];
-        for block in self.index.blocks() {
+        for block in self.store.index.blocks() {
             let state = pool.state(block);
             if !matches!(state, State::Committed | State::Cached) {
                 return Err(format!("the index holds block {block}, which is {}", state.name()));
@@ -140,8 +138,11 @@ impl Manager {
                 return Err(format!("the index holds block {block} twice"));
             }
         }
-        if findable != self.index.len() {
-            return Err(format!("{findable} blocks findable, {} in the index", self.index.len()));
+        if findable != self.store.index.len() {
+            return Err(format!(
+                "{findable} blocks findable, {} in the index",
+                self.store.index.len()
+            ));
         }
         Ok(())
     }
@@ -176,7 +177,7 @@ impl Manager {
                 let next = reach.computed(s.committed, s.cached);
                 let wrong = |&(i, &b): &(u32, &BlockId)| match b {
                     NIL => reach.kind.keeps_all() || reach.keeps(i, next),
-                    _ => usize::from(self.pool.group(b)) != group,
+                    _ => usize::from(self.store.pool.group(b)) != group,
                 };
                 if let Some((i, _)) = (0..).zip(table).find(wrong) {
                     let i = i as usize;

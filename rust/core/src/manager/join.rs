@@ -84,14 +84,16 @@ impl Manager {
         sequence: &Sequence,
     ) -> Option<(usize, usize)> {
         let size = self.block_size() as usize;
-        let most = if self.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
+        let most = if self.store.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
         let limit = wanted.limit.min(most).min(sequence.len as usize / size);
         if sequence.private || sequence.root != wanted.root {
             return None;
         }
         let same = self.same_rows(wanted, sequence, limit);
         let text = same * size;
-        if self.index.wants_proof() && sequence.tokens.get(..text) != wanted.tokens.get(..text) {
+        if self.store.index.wants_proof()
+            && sequence.tokens.get(..text) != wanted.tokens.get(..text)
+        {
             return None;
         }
         let committed = sequence.committed as usize / size;
@@ -121,7 +123,7 @@ impl Manager {
         sequence: &Sequence,
         limit: usize,
     ) -> usize {
-        if self.index.takes_keys() {
+        if self.store.index.takes_keys() {
             let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
             return keys.take_while(|(a, b)| a == b).count();
         }
@@ -136,11 +138,11 @@ impl Manager {
     }
 
     fn is_findable(&self, block: BlockId) -> bool {
-        self.pool.state(block) == State::Committed
+        self.store.pool.state(block) == State::Committed
     }
 
     fn is_computed_by(&self, page: BlockId, seq: SeqId) -> bool {
-        let pending = page != NIL && self.pool.state(page) == State::Pending;
+        let pending = page != NIL && self.store.pool.state(page) == State::Pending;
         pending && (self.tickets.is_idle() || !self.tickets.is_busy(page, seq))
     }
 
@@ -154,15 +156,15 @@ impl Manager {
             }
         }
         for copy in &copies {
-            self.pool.share(copy.dst);
-            self.note_block(Kind::Hold, 0, copy.dst, 0);
+            self.store.pool.share(copy.dst);
+            self.store.note_block(Kind::Hold, 0, copy.dst, 0);
         }
         let ticket = self.tickets.issue_load(good, rows - good, Some(filler), copies);
         self.created(seq).joined = ticket;
         self.tickets.add_joiner(ticket, seq);
         let joined = (rows - good) * self.block_size();
-        self.stats.joined_tokens += u64::from(joined);
-        self.note_two(Kind::Join, seq, ticket, u64::from(joined));
+        self.store.stats.joined_tokens += u64::from(joined);
+        self.store.note_two(Kind::Join, seq, ticket, u64::from(joined));
         joined
     }
 
@@ -246,7 +248,7 @@ impl Manager {
             for joiner in joiners {
                 let good = self.last_good(joiner, kept * self.block_size())?;
                 self.rewind(joiner, good)?;
-                self.note(Kind::Rewind, joiner, u64::from(good));
+                self.store.note(Kind::Rewind, joiner, u64::from(good));
                 self.rewound.push(joiner);
             }
             self.split(load.ticket, kept - load.start, false);
@@ -275,7 +277,7 @@ impl Manager {
         let groups = self.options.groups.len();
         let taken = self.tickets.split_load(ticket, blocks, groups, front);
         let pages: Vec<BlockId> = taken.iter().map(|copy| copy.dst).collect();
-        self.drop_owners(0, &pages);
+        self.store.drop_owners(0, &pages);
         pages
     }
 

@@ -48,7 +48,7 @@ impl Manager {
     /// What the block at place `at` of a prompt is called: by its key, or where there is none by its tokens
     /// and its namespace, which others may share.
     fn name_of_row(&self, keys: &[Key], tokens: &[u32], root: Key, at: usize) -> Option<Key> {
-        if self.index.takes_keys() {
+        if self.store.index.takes_keys() {
             return keys.get(at).copied();
         }
         let size = self.block_size() as usize;
@@ -85,14 +85,16 @@ impl Manager {
             return None;
         }
         let start = load.start as usize;
-        let most = if self.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
+        let most = if self.store.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
         let limit = wanted.limit.min(most).min(start + load.blocks as usize);
         let rows = self.same_rows(wanted, sequence, limit);
         if rows <= start {
             return None;
         }
         let text = rows * size;
-        if self.index.wants_proof() && sequence.tokens.get(..text) != wanted.tokens.get(..text) {
+        if self.store.index.wants_proof()
+            && sequence.tokens.get(..text) != wanted.tokens.get(..text)
+        {
             return None;
         }
         let (_, pages) = self.tickets.load(load.ticket)?;
@@ -100,7 +102,7 @@ impl Manager {
         let brought = pages.chunks(groups).zip(start..rows).all(|(row, at)| {
             row.iter().zip(&sequence.tables).all(|(copy, table)| table.get(at) == Some(&copy.dst))
         });
-        let findable = |block: BlockId| block == NIL || self.pool.is_findable(block);
+        let findable = |block: BlockId| block == NIL || self.store.pool.is_findable(block);
         let good = sequence.tables.iter().all(|table| {
             table.len() >= rows && table[..start].iter().all(|&block| findable(block))
         });
@@ -119,8 +121,8 @@ impl Manager {
         let sequence = self.created(seq);
         sequence.brought = sequence.brought.max(rows * size);
         let joined = (rows - good) * size;
-        self.stats.joined_tokens += u64::from(joined);
-        self.note_two(Kind::Join, seq, ticket, u64::from(joined));
+        self.store.stats.joined_tokens += u64::from(joined);
+        self.store.note_two(Kind::Join, seq, ticket, u64::from(joined));
         joined
     }
 }

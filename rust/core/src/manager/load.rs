@@ -22,13 +22,13 @@ impl Manager {
             }
         }
         for copy in &copies {
-            self.pool.share(copy.dst);
-            self.note_block(Kind::Hold, 0, copy.dst, 0);
+            self.store.pool.share(copy.dst);
+            self.store.note_block(Kind::Hold, 0, copy.dst, 0);
         }
         self.created(seq).brought = (found + blocks) * self.block_size();
         let ticket = self.tickets.issue_load(found, blocks, None, copies);
         self.name_load(seq, ticket, found);
-        self.note_two(Kind::Load, seq, ticket, u64::from(blocks));
+        self.store.note_two(Kind::Load, seq, ticket, u64::from(blocks));
         ticket
     }
 
@@ -59,7 +59,7 @@ impl Manager {
         let opened_for = pages.first().map_or(0, |copy| copy.seq);
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
         let seq = self.orphans.get(ticket).copied().unwrap_or(opened_for);
-        self.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
+        self.store.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
         let sharers =
             pages.first().map_or(Vec::new(), |&page| self.tickets.sharers(page).collect());
         let cut = if blocks / unit < all / unit {
@@ -67,11 +67,11 @@ impl Manager {
             self.lose(ticket)?
         } else {
             self.tickets.settle(ticket)?;
-            self.tick += 1;
-            self.stats.loads += 1;
+            self.store.tick();
+            self.store.stats.loads += 1;
             Vec::new()
         };
-        self.drop_owners(0, &pages);
+        self.store.drop_owners(0, &pages);
         self.count_loaded(seq, load.start, &pages, sharers)?;
         self.end_orphans(ticket)?;
         Ok(cut)
@@ -142,8 +142,8 @@ impl Manager {
         owners.retain(|&(_, blocks)| blocks > 0);
         let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
         let brought = u64::from(most * self.block_size());
-        self.stats.loaded_tokens += brought;
-        self.note(Kind::Bring, 0, brought);
+        self.store.stats.loaded_tokens += brought;
+        self.store.note(Kind::Bring, 0, brought);
         for (seq, blocks) in owners {
             let upto = (start + blocks) * self.block_size();
             // It may have computed on behind the load already. Windows wait for its next commit: the
@@ -194,15 +194,15 @@ impl Manager {
                 limit: "some of it is still being loaded: settle its ticket first".into(),
             });
         }
-        self.tick += 1;
+        self.store.tick();
         for &block in &held {
-            self.pool.share(block);
+            self.store.pool.share(block);
         }
-        self.stats.leases += 1;
-        self.stats.leased_tokens += u64::from(upto);
-        self.note_blocks(Kind::Hold, 0, held.iter(), 0);
+        self.store.stats.leases += 1;
+        self.store.stats.leased_tokens += u64::from(upto);
+        self.store.note_blocks(Kind::Hold, 0, held.iter(), 0);
         let ticket = self.tickets.lease(held);
-        self.note_two(Kind::Lease, seq, u64::from(upto), ticket);
+        self.store.note_two(Kind::Lease, seq, u64::from(upto), ticket);
         Ok(ticket)
     }
 }

@@ -35,7 +35,7 @@ impl Manager {
     pub fn lookup(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Hit {
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
-        if self.index.takes_keys() {
+        if self.store.index.takes_keys() {
             self.hasher.extend(self.hasher.root(space), mm_items, &tokens[..limit], &mut keys);
         }
         self.lookup_hashed(&keys, tokens, space, mm_items)
@@ -61,7 +61,7 @@ impl Manager {
                 blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
             }
         }
-        let attached = if self.attached.is_empty() {
+        let attached = if self.store.attached.is_empty() {
             None
         } else {
             let mut keys = keys.to_vec();
@@ -99,7 +99,7 @@ impl Manager {
         group: usize,
         i: usize,
     ) -> Option<Proof<'a>> {
-        if !self.index.wants_proof() {
+        if !self.store.index.wants_proof() {
             return None;
         }
         let reach = &self.layout.groups()[group];
@@ -118,12 +118,7 @@ impl Manager {
 
     #[inline]
     pub(super) fn find(&self, wanted: PrefixQuery<'_>, group: usize, i: usize) -> KeyMatch {
-        self.find_key(self.key_of(wanted.keys, group, i), self.proof(wanted, group, i))
-    }
-
-    #[inline]
-    pub(super) fn find_key(&self, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {
-        self.index.find(&self.pool, key, proof)
+        self.store.find_key(self.key_of(wanted.keys, group, i), self.proof(wanted, group, i))
     }
 
     /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
@@ -147,7 +142,7 @@ impl Manager {
         wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
-        if let Some(radix) = self.index.radix() {
+        if let Some(radix) = self.store.index.radix() {
             return (self.find_path(radix, wanted, blocks), 0);
         }
         let unit = self.layout.unit() as usize;
@@ -169,7 +164,7 @@ impl Manager {
         for (reach, found) in self.layout.groups().iter().zip(blocks) {
             if reach.kind == GroupKind::Full {
                 found.truncate(count / reach.units as usize);
-                if self.stats.duplicates > 0 {
+                if self.store.stats.duplicates > 0 {
                     self.follow_chain(found);
                 }
             }
@@ -195,7 +190,7 @@ impl Manager {
         }
         for found in blocks {
             found.truncate(count);
-            if self.stats.duplicates > 0 {
+            if self.store.stats.duplicates > 0 {
                 self.follow_chain(found);
             }
         }
@@ -265,9 +260,9 @@ impl Manager {
             Some(&last)
                 if group == 0
                     && self.layout.groups()[0].units == 1
-                    && !self.index.wants_proof() =>
+                    && !self.store.index.wants_proof() =>
             {
-                self.pool.follow_last_children(last, &wanted.keys[from..count], found);
+                self.store.pool.follow_last_children(last, &wanted.keys[from..count], found);
             }
             _ => {}
         }
@@ -284,13 +279,13 @@ impl Manager {
         block: BlockId,
         found: &[BlockId],
     ) -> bool {
-        let parent = self.pool.parent(block);
+        let parent = self.store.pool.parent(block);
         match found.last() {
             None => parent == NIL,
             Some(&last) if parent == last => true,
             Some(_) if parent == NIL => false,
-            Some(_) if self.index.wants_proof() => self.is_copy(wanted, group, parent, found),
-            Some(&last) => self.pool.key(parent) == self.pool.key(last),
+            Some(_) if self.store.index.wants_proof() => self.is_copy(wanted, group, parent, found),
+            Some(&last) => self.store.pool.key(parent) == self.store.pool.key(last),
         }
     }
 
@@ -308,11 +303,12 @@ impl Manager {
             if block == there {
                 return true;
             }
-            let same = block != NIL && self.pool.key(block) == self.key_of(wanted.keys, group, i);
-            if !same || !self.index.vouches(block, self.proof(wanted, group, i)) {
+            let same =
+                block != NIL && self.store.pool.key(block) == self.key_of(wanted.keys, group, i);
+            if !same || !self.store.index.vouches(block, self.proof(wanted, group, i)) {
                 return false;
             }
-            block = self.pool.parent(block);
+            block = self.store.pool.parent(block);
         }
         block == NIL
     }
@@ -321,7 +317,7 @@ impl Manager {
     /// block could be owned while the one it follows is not, which then could not are evicted.
     pub(super) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
-            found[i - 1] = self.pool.parent(found[i]);
+            found[i - 1] = self.store.pool.parent(found[i]);
         }
     }
 

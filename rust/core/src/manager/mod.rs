@@ -8,7 +8,7 @@
 //! | `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
-//! | `fork`, `release`, `owners`, `fence`, `ended`, `preemption` | sequences split and end |
+//! | `fork`, `release`, `fence`, `ended`, `preemption` | sequences split and end |
 //! | `load`, `orphan`, `join`, `join_load`, `computing`, `lapse` | KV from elsewhere; what is in flight is shared |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
@@ -48,7 +48,6 @@ mod needs;
 mod note;
 mod orphan;
 mod own;
-mod owners;
 mod plain;
 mod preemption;
 mod pressure;
@@ -82,22 +81,18 @@ pub use snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
 pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 pub use windows::VisibleRange;
 
-use crate::attachments::Attachments;
 use crate::error::{Error, Result};
-use crate::events::{Kind, Log};
+use crate::events::Kind;
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::held_blocks::HeldBlocks;
-use crate::index::Index;
 use crate::locks::Locks;
 use crate::options::Options;
-use crate::origins::Origins;
-use crate::policy::admission::Gate;
-use crate::policy::{Eviction, RemovalCause, View};
-use crate::pool::{BlockId, NIL, Pool};
-use crate::retention::{RetentionState, Sessions};
+use crate::policy::Eviction;
+use crate::pool::{BlockId, Pool};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::Stats;
+use crate::store::Store;
 use crate::tickets::{CopyPlan, Tickets};
 
 use orphan::Orphans;
@@ -107,11 +102,8 @@ pub struct Manager {
     options: Options,
     layout: Layout,
     hasher: Hasher,
-    pool: Pool,
-    index: Index,
-    policy: Box<dyn Eviction>,
-    /// The admission policy; without one, every block becomes findable.
-    gate: Option<Box<Gate>>,
+    /// The blocks, and what is known of their content.
+    store: Store,
     /// What a matcher outside said of prompts, if there is one.
     answers: Option<Box<answers::MatchAnswers>>,
     sequences: Sequences,
@@ -119,14 +111,7 @@ pub struct Manager {
     computing: computing::Computations,
     fences: fence::Fences,
     locks: Locks,
-    retention: RetentionState,
-    sessions: Sessions,
-    /// Whose KV the findable blocks hold.
-    origins: Origins,
-    log: Log,
-    stats: Stats,
     observer: account::Observer,
-    tick: u64,
     /// Steps checked: the number of the last one.
     checked: u64,
     pressure: Pressure,
@@ -137,8 +122,6 @@ pub struct Manager {
     promised: promises::Promises,
     /// Loads whose sequence has ended, each with the stand-in that keeps their place.
     orphans: Orphans,
-    /// What is attached to prefixes.
-    attached: Attachments,
     /// Blocks held one by one.
     held_blocks: HeldBlocks,
     /// Sequences cut since the caller last asked, because a computation they joined was.
@@ -155,7 +138,6 @@ struct Scratch {
     hits: Vec<Vec<BlockId>>,
     blocks: Vec<BlockId>,
     next_use: Vec<u32>,
-    kept: Vec<BlockId>,
 }
 
 impl Manager {
@@ -163,38 +145,27 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::Invalid`] for options outside their limits; [`Error::PolicyRefused`].
-    pub fn new(options: Options, mut policy: Box<dyn Eviction>) -> Result<Self> {
+    pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
         let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
         let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
-        policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         Ok(Self {
             hasher: Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint),
-            pool: Pool::new(options.blocks, options.null_block),
-            index: Index::new(&options, span),
-            policy,
-            gate: None,
+            store: Store::new(&options, span, policy)?,
             answers: None,
             sequences: Sequences::default(),
             tickets: Tickets::default(),
             computing: computing::Computations::default(),
             fences: fence::Fences::default(),
             locks: Locks::default(),
-            retention: RetentionState::new(options.sessions),
-            sessions: Sessions::default(),
-            origins: Origins::default(),
-            log: Log::new(options.event_log),
-            stats: Stats::default(),
             observer: account::Observer::new(&options),
-            tick: 0,
             checked: 0,
             pressure: Pressure::Normal,
             peak: 0,
             asleep: false,
             promised: promises::Promises::default(),
             orphans: Orphans::default(),
-            attached: Attachments::default(),
             held_blocks: HeldBlocks::default(),
             rewound: Vec::new(),
             remapped: Vec::new(),
@@ -216,34 +187,34 @@ impl Manager {
 
     /// The blocks.
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        &self.store.pool
     }
 
     /// The eviction policy.
     pub fn policy(&self) -> &dyn Eviction {
-        &*self.policy
+        &*self.store.policy
     }
 
     /// Every cached block that the policy has in its order, the next to be evicted first.
     pub fn eviction_order(&self) -> Vec<BlockId> {
-        self.policy.order(View { pool: &self.pool, now: self.tick })
+        self.store.policy.order(self.store.view())
     }
 
     /// The counters.
     pub fn stats(&self) -> Stats {
-        self.stats
+        self.store.stats
     }
 
     /// Blocks that were taken from the pool and are free again: it follows from those that are not.
     pub fn freed(&self) -> u64 {
-        let taken = self.stats.allocated + self.stats.lent;
-        let out = self.pool.usable() - self.pool.free();
+        let taken = self.store.stats.allocated + self.store.stats.lent;
+        let out = self.store.pool.usable() - self.store.pool.free();
         taken - u64::from(out)
     }
 
     /// The logical clock: one tick an operation that changed something.
     pub fn now(&self) -> u64 {
-        self.tick
+        self.store.now
     }
 
     /// How many sequences are live.
@@ -268,7 +239,7 @@ impl Manager {
     pub fn take_plan(&mut self) -> Option<CopyPlan> {
         let plan = self.tickets.take_plan();
         if let Some(plan) = &plan {
-            self.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
+            self.store.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
         }
         plan
     }
@@ -280,11 +251,11 @@ impl Manager {
     /// Whether anything goes by keys; otherwise none is hashed.
     #[inline]
     pub fn wants_keys(&self) -> bool {
-        self.index.takes_keys()
-            || self.log.is_on()
+        self.store.index.takes_keys()
+            || self.store.log.is_on()
             || self.admits_by_key()
             || self.answers.is_some()
-            || self.policy.wants_keys()
+            || self.store.policy.wants_keys()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {
@@ -306,73 +277,6 @@ impl Manager {
         if self.asleep {
             return Err(Error::Asleep);
         }
-        let available = self.pool.available() - acquired;
-        if needed > available {
-            return Err(Error::NoCapacity {
-                needed: u64::from(needed),
-                available: u64::from(available),
-                total: u64::from(self.pool.usable()),
-                coming: u64::from(self.pool.coming()),
-            });
-        }
-        let short = needed.saturating_sub(self.pool.free());
-        if short > 0 && !self.policy.ready(short as usize) {
-            return Err(Error::NeedVictims { n: short });
-        }
-        Ok(())
-    }
-
-    /// The block that is evicted next, if any may.
-    fn next_victim(&mut self) -> Option<BlockId> {
-        if self.pool.cached() == 0 {
-            return None;
-        }
-        let view = View { pool: &self.pool, now: self.tick };
-        let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));
-        // Whatever a policy answers, the core finds a leaf: lowest id, so that logs repeat.
-        named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
-    }
-
-    fn evict(&mut self, victim: BlockId) {
-        self.note_block(Kind::Evict, 0, victim, 0);
-        self.stats.evictions += 1;
-        self.forget(victim, RemovalCause::Evicted);
-    }
-
-    /// Forgets a cached block that is not to be found any more.
-    fn invalidate(&mut self, block: BlockId) {
-        self.note_block(Kind::Forget, 0, block, 0);
-        self.forget(block, RemovalCause::Invalidated);
-    }
-
-    /// Takes a cached block out of the index, the tree and the policy, and frees it.
-    #[inline]
-    fn forget(&mut self, block: BlockId, cause: RemovalCause) {
-        self.note_gone(block, cause);
-        self.unfind(block);
-        let parent = self.pool.unpublish(block);
-        let view = View { pool: &self.pool, now: self.tick };
-        self.policy.remove(block, cause, view);
-        if parent != NIL && self.pool.is_evictable(parent) {
-            self.policy.on_evictable(parent, view);
-        }
-        self.pool.put_back(block);
-    }
-
-    /// A block for `seq`: a free one, else the next victim's. With `next_use`, the policy may refuse.
-    #[inline]
-    fn obtain(&mut self, seq: SeqId, group: usize, next_use: Option<u32>) -> Option<BlockId> {
-        if self.pool.free() == 0 {
-            let victim = self.next_victim()?;
-            if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
-                return None;
-            }
-            self.evict(victim);
-        }
-        let block = self.pool.take(group as u8)?;
-        self.policy.take(block);
-        self.stats.allocated += 1;
-        self.note_block(Kind::Allocate, seq, block, 0);
-        Some(block)
+        self.store.check_room(needed, acquired)
     }
 }

@@ -48,7 +48,7 @@ impl Manager {
         let Some((ticket, tokens)) = self.stays_for_load(seq)? else { return Ok(()) };
         let orphan = self.share_all(seq)?;
         self.rewind(orphan, tokens)?;
-        self.note_two(Kind::StandIn, orphan, seq, u64::from(tokens));
+        self.store.note_two(Kind::StandIn, orphan, seq, u64::from(tokens));
         self.orphans.add(ticket, orphan);
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::Manager;
 use super::allocate::Start;
 use crate::events::Kind;
-use crate::policy::{Access, View};
-use crate::pool::{BlockId, NIL, State};
+use crate::policy::Access;
+use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
 impl Manager {
@@ -21,10 +21,10 @@ impl Manager {
             if start.rows > start.good {
                 let (good, computing) = found.split_at(start.good as usize);
                 for &block in computing {
-                    self.pool.share(block);
+                    self.store.pool.share(block);
                     self.tickets.share(block, seq);
                 }
-                self.note_blocks(Kind::Hold, seq, computing.iter(), 0);
+                self.store.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;
             }
             self.own(seq, group, found, access);
@@ -61,21 +61,7 @@ impl Manager {
         if found.is_empty() {
             return;
         }
-        self.note_blocks(Kind::Hit, seq, found.iter(), 0);
-        let mut cached = std::mem::take(&mut self.scratch.blocks);
-        let some_owned = self.pool.count_cached(found) < found.len();
-        if some_owned {
-            cached.clear();
-            cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
-        }
-        self.pool.share_chain(found);
-        self.origins.used(found, access.meta.session);
-        let view = View { pool: &self.pool, now: self.tick };
-        self.policy.acquire(if some_owned { &cached } else { found }, view);
-        self.policy.hit(found, access, view);
-        if self.observer.samples.is_on() {
-            self.observer.samples.used(found, self.tick);
-        }
-        self.scratch.blocks = cached;
+        self.store.note_blocks(Kind::Hit, seq, found.iter(), 0);
+        self.store.own(found, access);
     }
 }

@@ -21,10 +21,14 @@ impl Manager {
         let none = range.start..range.start;
         let reach = &self.layout.groups()[group];
         let own_keys = group == 0 && reach.units == 1 && reach.kind == GroupKind::Full;
-        if !own_keys || self.gate.is_some() || self.options.remap_duplicates || self.log.is_on() {
+        if !own_keys
+            || self.store.gate.is_some()
+            || self.options.remap_duplicates
+            || self.store.log.is_on()
+        {
             return none;
         }
-        let Index::Hash(index) = &mut self.index else { return none };
+        let Index::Hash(index) = &mut self.store.index else { return none };
         let table = &sequence.tables[group];
         let (Some(blocks), Some(keys)) =
             (table.get(range.clone()), sequence.keys.get(range.clone()))
@@ -32,9 +36,9 @@ impl Manager {
             return none;
         };
         let parent = range.start.checked_sub(1).map_or(NIL, |before| table[before]);
-        let named = self.pool.name_chain(blocks, keys);
-        let stored = index.store_plain(&self.pool, &blocks[..named], keys);
-        self.pool.publish_chain(&blocks[..stored], parent, range.start as u32);
+        let named = self.store.pool.name_chain(blocks, keys);
+        let stored = index.store_plain(&self.store.pool, &blocks[..named], keys);
+        self.store.pool.publish_chain(&blocks[..stored], parent, range.start as u32);
         range.start..range.start + stored
     }
 }

@@ -22,13 +22,13 @@ pub enum Pressure {
 impl Manager {
     /// Blocks that are referenced, without those that make room once a fence has passed.
     pub(super) fn in_use(&self) -> u32 {
-        self.pool.usable() - self.pool.available() - self.pool.coming()
+        self.store.pool.usable() - self.store.pool.available() - self.store.pool.coming()
     }
 
     /// The share of usable blocks that are referenced, without those that make room once a fence has
     /// passed.
     pub fn usage(&self) -> f64 {
-        f64::from(self.in_use()) / f64::from(self.pool.usable())
+        f64::from(self.in_use()) / f64::from(self.store.pool.usable())
     }
 
     /// The most blocks that were in use at the end of a call that was watched.
@@ -62,7 +62,7 @@ impl Manager {
         self.peak = self.peak.max(self.in_use());
         self.pressure = self.pressure();
         if self.pressure != before {
-            self.note(Kind::Pressure, 0, self.pressure as u64);
+            self.store.note(Kind::Pressure, 0, self.pressure as u64);
         }
         (self.pressure != before).then_some((before, self.pressure))
     }
@@ -73,18 +73,18 @@ impl Manager {
     /// # Errors
     /// [`Error::NeedVictims`].
     pub fn evict_until(&mut self, free: u32) -> Result<u32> {
-        let short = free.saturating_sub(self.pool.free()).min(self.pool.cached());
+        let short = free.saturating_sub(self.store.pool.free()).min(self.store.pool.cached());
         if short == 0 {
             return Ok(0);
         }
-        if !self.policy.ready(short as usize) {
+        if !self.store.policy.ready(short as usize) {
             return Err(Error::NeedVictims { n: short });
         }
-        self.tick += 1;
-        self.note(Kind::Collect, 0, u64::from(free));
+        self.store.tick();
+        self.store.note(Kind::Collect, 0, u64::from(free));
         for _ in 0..short {
-            let Some(victim) = self.next_victim() else { break };
-            self.evict(victim);
+            let Some(victim) = self.store.next_victim() else { break };
+            self.store.evict(victim);
         }
         Ok(short)
     }
@@ -97,11 +97,12 @@ impl Manager {
     pub fn resize(&mut self, blocks: u32) -> Result<()> {
         let options = crate::Options { blocks, ..self.options.clone() };
         options.validate()?;
-        let owned = |&b: &BlockId| !matches!(self.pool.state(b), State::Free | State::Cached);
-        let in_use = || (blocks..self.pool.created()).filter(owned);
+        let owned = |&b: &BlockId| !matches!(self.store.pool.state(b), State::Free | State::Cached);
+        let in_use = || (blocks..self.store.pool.created()).filter(owned);
         if let Some(first) = in_use().next() {
-            let coming =
-                |&b: &BlockId| self.pool.state(b) != State::Null && self.pool.stays(b) == 0;
+            let coming = |&b: &BlockId| {
+                self.store.pool.state(b) != State::Null && self.store.pool.stays(b) == 0
+            };
             return Err(Error::InUse {
                 blocks: in_use().count() as u64,
                 from: u64::from(blocks),
@@ -109,28 +110,29 @@ impl Manager {
                 coming: in_use().filter(coming).count() as u64,
             });
         }
-        self.policy.size(blocks, options.block_size).map_err(Error::PolicyRefused)?;
-        self.tick += 1;
-        self.note(Kind::Resize, 0, u64::from(blocks));
+        self.store.policy.size(blocks, options.block_size).map_err(Error::PolicyRefused)?;
+        self.store.tick();
+        self.store.note(Kind::Resize, 0, u64::from(blocks));
         for block in self.doomed_by(blocks) {
-            self.invalidate(block);
+            self.store.invalidate(block);
         }
-        self.pool.resize(blocks);
+        self.store.pool.resize(blocks);
         self.options = options;
         Ok(())
     }
 
     /// Cached blocks with ids from `end` on, and all that follow such a block, the deepest first.
     fn doomed_by(&self, end: u32) -> Vec<BlockId> {
-        if end >= self.pool.created() {
+        if end >= self.store.pool.created() {
             return Vec::new();
         }
-        let mut cached: Vec<BlockId> =
-            (0..self.pool.created()).filter(|&b| self.pool.state(b) == State::Cached).collect();
-        cached.sort_by_key(|&b| (self.pool.depth(b), b));
+        let mut cached: Vec<BlockId> = (0..self.store.pool.created())
+            .filter(|&b| self.store.pool.state(b) == State::Cached)
+            .collect();
+        cached.sort_by_key(|&b| (self.store.pool.depth(b), b));
         let mut doomed = HashSet::new();
         for &block in &cached {
-            if block >= end || doomed.contains(&self.pool.parent(block)) {
+            if block >= end || doomed.contains(&self.store.pool.parent(block)) {
                 doomed.insert(block);
             }
         }
@@ -145,20 +147,20 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`] while sequences run, loans are out or copies are under way.
     pub fn sleep(&mut self) -> Result<()> {
-        let busy = self.pool.referenced() - u32::from(self.options.null_block);
+        let busy = self.store.pool.referenced() - u32::from(self.options.null_block);
         let live = self.sequences.len();
         if busy > 0 || live > 0 {
             return Err(Error::Invalid {
                 what: "sleep",
                 value: format!(
                     "{live} sequences, {busy} blocks in use{}",
-                    crate::error::on_their_way(self.pool.coming().into())
+                    crate::error::on_their_way(self.store.pool.coming().into())
                 ),
                 limit: "sequences, pins, loans and tickets must have ended, and fences passed"
                     .into(),
             });
         }
-        self.note(Kind::Sleep, 0, 0);
+        self.store.note(Kind::Sleep, 0, 0);
         self.reset_prefix_cache();
         self.asleep = true;
         Ok(())
@@ -167,14 +169,14 @@ impl Manager {
     /// Ends `sleep`.
     pub fn wake(&mut self) {
         self.asleep = false;
-        self.note(Kind::Wake, 0, 0);
+        self.store.note(Kind::Wake, 0, 0);
     }
 
     /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
     /// to itself.
     pub fn set_weight_version(&mut self, fingerprint: &[u8]) -> u32 {
         let bytes: Vec<u32> = fingerprint.iter().map(|&byte| u32::from(byte)).collect();
-        self.note_ids(Kind::Weights, 0, (0, 0), &bytes);
+        self.store.note_ids(Kind::Weights, 0, (0, 0), &bytes);
         let freed = self.reset_prefix_cache();
         self.options.fingerprint = fingerprint.to_vec();
         self.hasher = crate::hash::Hasher::new(

@@ -76,8 +76,8 @@ impl Manager {
     /// key under which lower tiers keep it. Empty where that is not known: the block is not
     /// findable, it has no such prefix, or the index has no keys.
     pub fn prefix_of(&self, block: BlockId) -> Vec<(BlockId, Key)> {
-        let pool = &self.pool;
-        if block >= pool.created() || !pool.is_findable(block) || !self.index.takes_keys() {
+        let pool = &self.store.pool;
+        if block >= pool.created() || !pool.is_findable(block) || !self.store.index.takes_keys() {
             return Vec::new();
         }
         let up = |&block: &BlockId| Some(pool.parent(block)).filter(|&parent| parent != NIL);
@@ -130,7 +130,8 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn unhashed_blocks(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
-        let unkeyed = |&block: &BlockId| block != NIL && self.pool.state(block) == State::Pending;
+        let unkeyed =
+            |&block: &BlockId| block != NIL && self.store.pool.state(block) == State::Pending;
         let tables = &self.sequences.get(seq)?.tables;
         Ok(tables.iter().map(|table| table.iter().copied().filter(unkeyed).collect()).collect())
     }

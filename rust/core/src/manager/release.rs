@@ -28,7 +28,7 @@ impl Manager {
     /// Unknown handles.
     pub fn abort(&mut self, seq: SeqId) -> Result<()> {
         self.sequences.get_mut(seq)?.private = true;
-        self.note(Kind::Abort, seq, 0);
+        self.store.note(Kind::Abort, seq, 0);
         self.release(seq)
     }
 
@@ -47,7 +47,7 @@ impl Manager {
     fn let_go(&mut self, seq: SeqId) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         let (len, session) = (sequence.len, sequence.meta.session);
-        self.tick += 1;
+        self.store.tick();
         // Blocks whose copy was still under way at the last commit may be findable by now.
         self.publish(seq)?;
         self.publish_tail(seq)?;
@@ -60,7 +60,7 @@ impl Manager {
         if self.options.sessions {
             self.end_in_session(session);
         }
-        self.note(Kind::Finish, seq, u64::from(len));
+        self.store.note(Kind::Finish, seq, u64::from(len));
         Ok(())
     }
 
@@ -133,10 +133,10 @@ impl Manager {
         if len >= sequence.len && sequence.known() <= len {
             return Ok(());
         }
-        self.tick += 1;
+        self.store.tick();
         let (slots, known) = (len.min(sequence.len), len.min(sequence.known()));
         self.rewind(seq, slots)?;
-        self.note_two(Kind::Truncate, seq, u64::from(slots), u64::from(known));
+        self.store.note_two(Kind::Truncate, seq, u64::from(slots), u64::from(known));
         let full = (len / self.block_size()) as usize;
         let sequence = self.sequences.get_mut(seq)?;
         let gone = sequence.known().saturating_sub(len);
@@ -187,7 +187,7 @@ impl Manager {
             if self.fences.is_up() {
                 self.put_behind(&table, keep);
             } else {
-                self.drop_table(seq, &table[keep..]);
+                self.store.drop_table(seq, &table[keep..]);
             }
             table.truncate(keep);
             self.sequences.get_mut(seq)?.tables[group] = table;
@@ -208,10 +208,10 @@ impl Manager {
             return Err(Error::UnknownTicket(ticket));
         }
         let mut plan = self.tickets.settle(ticket)?;
-        self.tick += 1;
-        self.note(Kind::Done, 0, ticket);
+        self.store.tick();
+        self.store.note(Kind::Done, 0, ticket);
         self.tickets.hand_over(&mut plan);
-        self.drop_owners(0, &plan.owned());
+        self.store.drop_owners(0, &plan.owned());
         Ok(())
     }
 
@@ -234,11 +234,11 @@ impl Manager {
     pub(super) fn lose(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
         let loads = u64::from(self.tickets.load(ticket).is_some());
         let plan = self.tickets.settle(ticket)?;
-        self.tick += 1;
-        self.stats.loads += loads;
-        self.note_two(Kind::Fail, 0, ticket, plan.copies.len() as u64);
+        self.store.tick();
+        self.store.stats.loads += loads;
+        self.store.note_two(Kind::Fail, 0, ticket, plan.copies.len() as u64);
         let mut cut = Vec::new();
-        self.stats.failed_copies += plan.copies.len() as u64;
+        self.store.stats.failed_copies += plan.copies.len() as u64;
         let mut ends: HashMap<BlockId, u32> = HashMap::new();
         for page in plan.copies.iter().flat_map(|c| [c.src, c.dst]) {
             *ends.entry(page).or_default() += 1;
@@ -254,7 +254,7 @@ impl Manager {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
-                self.note(Kind::Rewind, seq, u64::from(good));
+                self.store.note(Kind::Rewind, seq, u64::from(good));
                 if !self.orphans.has(seq) {
                     cut.push(seq);
                 }
@@ -263,7 +263,7 @@ impl Manager {
         if self.fences.is_up() {
             self.put_behind(&plan.owned(), 0);
         } else {
-            self.drop_owners(0, &plan.owned());
+            self.store.drop_owners(0, &plan.owned());
         }
         cut.sort_unstable();
         cut.dedup();
@@ -282,7 +282,7 @@ impl Manager {
     ) -> Vec<(SeqId, usize)> {
         let place = |s: &Sequence| s.tables[group as usize].iter().position(|&b| b == page);
         let own = self.sequences.get(seq).ok().and_then(place).map(|at| (seq, at));
-        match (self.pool.refs(page).saturating_sub(copies), own) {
+        match (self.store.pool.refs(page).saturating_sub(copies), own) {
             (0, _) => Vec::new(),
             (1, Some(own)) => vec![own],
             _ => {

@@ -4,7 +4,7 @@ use super::Manager;
 use super::lookup::PrefixQuery;
 use crate::events::Kind;
 use crate::index::KeyMatch;
-use crate::policy::{Access, NEVER, View};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
@@ -41,35 +41,32 @@ impl Manager {
         let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
         // Another owner of the block also owns the blocks that follow it, and would own those
         // without the twin.
-        if self.pool.refs(sequence.tables[group][i]) > 1 {
+        if self.store.pool.refs(sequence.tables[group][i]) > 1 {
             return false;
         }
         let ordered = self.layout.groups()[group].kind.is_ordered() && i > 0;
         let parent = if ordered { sequence.tables[group][i - 1] } else { NIL };
-        if self.pool.parent(twin) != parent {
+        if self.store.pool.parent(twin) != parent {
             return false;
         }
-        let view = View { pool: &self.pool, now: self.tick };
         let unit = i * self.layout.groups()[group].units as usize;
         let next_use = [sequence.next_use.get(unit).copied().unwrap_or(NEVER)];
         let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
-        self.policy.hit(&[twin], access, view);
-        self.origins.used(&[twin], sequence.meta.session);
-        if self.pool.share(twin) {
-            self.policy.acquire(&[twin], View { pool: &self.pool, now: self.tick });
-        }
-        self.note_block(Kind::Hit, seq, twin, 0);
+        self.store.hit(&[twin], access);
+        self.store.origins.used(&[twin], sequence.meta.session);
+        self.store.acquire(twin);
+        self.store.note_block(Kind::Hit, seq, twin, 0);
         let own = sequence.tables[group].replace(i, twin);
         if self.fences.is_up() {
             self.put_behind(&[own], 0);
         } else {
-            self.drop_owners(seq, &[own]);
+            self.store.drop_owners(seq, &[own]);
         }
-        if self.log.is_on() {
-            self.log_block(Kind::Remap, seq, twin, u64::from(own), i as u64);
+        if self.store.log.is_on() {
+            self.store.log_block(Kind::Remap, seq, twin, u64::from(own), i as u64);
         }
-        self.stats.duplicates += 1;
-        self.stats.remapped += 1;
+        self.store.stats.duplicates += 1;
+        self.store.stats.remapped += 1;
         self.remapped.push(Remap { seq, group: group as u8, place: i as u32, block: twin });
         true
     }

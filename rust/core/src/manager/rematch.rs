@@ -80,7 +80,7 @@ impl Manager {
         let sequence = self.sequences.get(seq)?;
         let filled = sequence.filled();
         let tokens = &sequence.tokens[..sequence.tokens.len().min(filled as usize)];
-        if self.index.takes_keys() {
+        if self.store.index.takes_keys() {
             keys.extend_from_slice(&sequence.keys);
             self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         }
@@ -105,7 +105,7 @@ impl Manager {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
             let changes = found.iter().zip(table).any(|(new, had)| new != had);
             // It would follow blocks that its other owner does not have, or that this one gives up.
-            let follows = |block| changes && self.pool.parent(block) != NIL;
+            let follows = |block| changes && self.store.pool.parent(block) != NIL;
             let stays = |&block: &BlockId| self.is_shared_fresh(block) || follows(block);
             if reach.kind != GroupKind::Cross && kept.any(stays) {
                 return false;
@@ -115,20 +115,20 @@ impl Manager {
                 if before == block {
                     continue;
                 }
-                acquired += u32::from(block != NIL && self.pool.refs(block) == 0);
-                freed += u32::from(before != NIL && self.pool.refs(before) == 1);
+                acquired += u32::from(block != NIL && self.store.pool.refs(block) == 0);
+                freed += u32::from(before != NIL && self.store.pool.refs(before) == 1);
             }
         }
         if self.fences.is_up() {
             freed = 0;
         }
         let more = acquired.saturating_sub(freed);
-        let room = self.pool.available() - more;
+        let room = self.store.pool.available() - more;
         more == 0 || self.kept_for_growth(hits, room) <= room
     }
 
     fn trade(&mut self, seq: SeqId, units: u32, hits: &[Vec<BlockId>]) -> Result<u32> {
-        self.tick += 1;
+        self.store.tick();
         self.note_fence_up();
         let cut = self.is_cut(hits);
         let size = self.options.block_size;
@@ -140,7 +140,7 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         let (before, slots) = (sequence.cached, sequence.len);
         let cached = units * size;
-        if self.index.takes_keys() {
+        if self.store.index.takes_keys() {
             let Sequence { root, mm_items, tokens, keys, .. } = sequence;
             let found = tokens.get(..cached as usize).unwrap_or(tokens);
             self.hasher.extend(*root, mm_items, found, keys);
@@ -152,9 +152,9 @@ impl Manager {
         let (prompt, resumed) = (sequence.prompt.max(1), sequence.usage.resumed);
         self.count_more(prompt, before, cached, resumed);
         let facts = [prompt, u32::from(resumed), u32::from(self.counts_blocks())];
-        self.note_ids(Kind::Rematch, seq, (u64::from(cached), u64::from(before)), &facts);
+        self.store.note_ids(Kind::Rematch, seq, (u64::from(cached), u64::from(before)), &facts);
         if slots < cached {
-            self.note(Kind::Extend, seq, u64::from(cached));
+            self.store.note(Kind::Extend, seq, u64::from(cached));
         }
         self.note_fence_down();
         self.note_computing(seq);
@@ -185,12 +185,12 @@ impl Manager {
             self.put_places_behind(&before, &places);
         } else {
             let gone: Vec<BlockId> = places.iter().map(|&i| before[i]).collect();
-            self.drop_owners(seq, &gone);
+            self.store.drop_owners(seq, &gone);
         }
         Ok(())
     }
 
     fn is_shared_fresh(&self, block: BlockId) -> bool {
-        !self.pool.is_findable(block) && self.pool.refs(block) > 1
+        !self.store.pool.is_findable(block) && self.store.pool.refs(block) > 1
     }
 }

@@ -4,8 +4,7 @@ use super::Manager;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::groups::GroupKind;
-use crate::policy::View;
-use crate::pool::{BlockId, NIL, State};
+use crate::pool::{BlockId, NIL};
 use crate::retention::{INNER_PRIORITY, Keep};
 use crate::sequence::SeqId;
 
@@ -13,7 +12,7 @@ impl Manager {
     /// Whether it matters how blocks are given up, and by how many: to what requests asked for, or to
     /// what is left behind within a prompt.
     pub(super) fn notes_uses(&self) -> bool {
-        self.retention.is_on() || self.layout.gives_up()
+        self.store.retention.is_on() || self.layout.gives_up()
     }
 
     /// `seq` gives up `blocks` of `group`, from place `first` of its table on, because it `ends` or goes
@@ -33,7 +32,7 @@ impl Manager {
         let asked = sequence.retention.take();
         let of_prompt = asked.as_ref().filter(|_| reach.kind != GroupKind::Cross);
         for (&block, i) in blocks.iter().zip(first as u32..) {
-            if block == NIL || !self.pool.is_findable(block) {
+            if block == NIL || !self.store.pool.is_findable(block) {
                 continue;
             }
             let start = i * reach.span;
@@ -41,72 +40,33 @@ impl Manager {
             let keep = of_prompt.and_then(|asked| asked.of(start..start + reach.span, prompt));
             let is_inner = || {
                 own && !ends
-                    && self.pool.refs(block) == 1
+                    && self.store.pool.refs(block) == 1
                     && self.layout.is_inner(group, i as usize, prompt)
             };
             let keep = keep.or_else(|| is_inner().then(|| Keep::forever(INNER_PRIORITY)));
-            self.ask_for(block, keep, own);
+            self.store.ask_for(block, keep, own);
             if self.options.sessions {
-                self.sessions.used(block, session, &self.pool);
+                self.store.sessions.used(block, session, &self.store.pool);
             }
         }
         self.sequences.get_mut(seq)?.retention = asked;
         Ok(())
     }
 
-    pub(super) fn ask_for(&mut self, block: BlockId, keep: Option<Keep>, own: bool) {
-        if keep.is_none() && self.pool.asked_priority(block).is_none() {
-            // A request that asks for nothing only marks the block as used.
-            return self.pool.set_priority(block, Keep::default().priority);
-        }
-        if self.retention.ask(&mut self.pool, block, keep.unwrap_or_default(), own) {
-            self.reprioritised(block);
-        }
-    }
-
-    /// Gives `copy` what `block` has, which gives way to it: priority and users.
-    pub(super) fn inherit(&mut self, copy: BlockId, block: BlockId) {
-        if self.retention.inherit(&mut self.pool, copy, block) {
-            self.reprioritised(copy);
-        }
-        if self.options.sessions {
-            self.sessions.inherit(copy, block, &self.pool);
-        }
-    }
-
-    pub(super) fn force(&mut self, block: BlockId, keep: Keep) {
-        if self.retention.force(&mut self.pool, block, keep) {
-            self.reprioritised(block);
-        }
-    }
-
     /// The retention priority of a block, and when it changes, if it does.
     pub fn priority(&self, block: BlockId) -> (u8, Option<u64>) {
-        if block >= self.pool.created() {
+        if block >= self.store.pool.created() {
             return (Keep::default().priority, None);
         }
-        (self.pool.priority(block), self.retention.changes(&self.pool, block))
+        (self.store.pool.priority(block), self.store.retention.changes(&self.store.pool, block))
     }
 
     /// It is `now` by the caller's clock, or as late as it was; how many blocks have another priority.
     pub(super) fn notify_time(&mut self, now: u64) -> u32 {
-        if now > self.retention.time() {
+        if now > self.store.retention.time() {
             self.set_time(now);
-            self.note(Kind::Clock, 0, now);
+            self.store.note(Kind::Clock, 0, now);
         }
-        let mut changed = 0;
-        while let Some(block) = self.retention.lapse(&mut self.pool) {
-            self.reprioritised(block);
-            changed += 1;
-        }
-        changed
-    }
-
-    /// The priority of `block` is another.
-    fn reprioritised(&mut self, block: BlockId) {
-        self.note_block(Kind::Retain, 0, block, u64::from(self.pool.priority(block)));
-        if self.pool.state(block) == State::Cached {
-            self.policy.priority_changed(block, View { pool: &self.pool, now: self.tick });
-        }
+        self.store.lapse()
     }
 }

@@ -4,7 +4,6 @@ use super::Manager;
 use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::hash::Key;
-use crate::policy::View;
 use crate::sequence::{BlockTable, SeqId};
 
 impl Manager {
@@ -15,8 +14,7 @@ impl Manager {
             let Some(key) = keys.get((row + reach.units) as usize - 1).filter(|_| starts) else {
                 continue;
             };
-            let view = View { pool: &self.pool, now: self.tick };
-            self.policy.on_miss(key.for_group(group), view);
+            self.store.on_miss(key.for_group(group));
         }
     }
 
@@ -31,10 +29,10 @@ impl Manager {
                 keys.get((row + reach.units) as usize - 1).map(|key| key.for_group(*group))
             })
         };
-        let taken = n.saturating_add(self.pool.free()) as usize;
+        let taken = n.saturating_add(self.store.pool.free()) as usize;
         let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
-        if let Some(outside) = self.policy.external() {
-            outside.announce(announced, self.tick);
+        if let Some(outside) = self.store.policy.external() {
+            outside.announce(announced, self.store.now);
         }
     }
 
@@ -69,12 +67,12 @@ impl Manager {
         let short = self.short_groups(tables, row);
         let is_short = |group: &usize| short >> group & 1 == 1;
         for group in (0..tables.len()).filter(is_short) {
-            let Some(block) = self.obtain(seq, group, next_use) else {
+            let Some(block) = self.store.obtain(seq, group, next_use) else {
                 for group in (0..group).filter(is_short) {
                     let block = tables[group].pop().expect("the group got its block just now");
-                    self.note_block(Kind::Release, seq, block, 0);
-                    self.pool.unshare(block);
-                    self.pool.put_back(block);
+                    self.store.note_block(Kind::Release, seq, block, 0);
+                    self.store.pool.unshare(block);
+                    self.store.pool.put_back(block);
                 }
                 return false;
             };

@@ -86,11 +86,11 @@ impl Snapshot {
 impl Manager {
     /// All that the manager holds, copied. O(blocks + table entries).
     pub fn snapshot(&self) -> Snapshot {
-        let pool = &self.pool;
+        let pool = &self.store.pool;
         let sequences = self.sequences.iter().map(|(seq, s)| self.copy_sequence(seq, s));
         Snapshot {
-            tick: self.tick,
-            stats: self.stats,
+            tick: self.store.now,
+            stats: self.store.stats,
             freed: self.freed(),
             counts: (pool.free(), pool.cached(), pool.referenced(), pool.capacity()),
             usage: self.usage(),
@@ -138,7 +138,7 @@ impl Manager {
     }
 
     fn copy_blocks(&self) -> SnapshotBlocks {
-        let pool = &self.pool;
+        let pool = &self.store.pool;
         let mut blocks = SnapshotBlocks::default();
         for block in 0..pool.capacity() {
             let state = pool.state(block);

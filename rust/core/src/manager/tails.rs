@@ -8,7 +8,7 @@ use crate::events::Kind;
 use crate::hash::Key;
 use crate::index::radix::{Partial, Path};
 use crate::index::{KeyMatch, Radix};
-use crate::policy::{Access, NEVER, View};
+use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 use crate::tickets::BlockCopy;
@@ -31,13 +31,13 @@ impl Manager {
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
-        if let Some(radix) = self.index.radix() {
+        if let Some(radix) = self.store.index.radix() {
             return self.find_partial(radix, wanted, most, hits);
         }
         let size = self.block_size() as usize;
         let rows = hits.first().map_or(0, Vec::len);
         let last = hits.first().and_then(|found| found.last());
-        let leaf = last.is_some_and(|&b| b != NIL && self.pool.children(b) == 0);
+        let leaf = last.is_some_and(|&b| b != NIL && self.store.pool.children(b) == 0);
         if !self.options.prefix_caching || (leaf && self.layout.groups()[0].kind.is_ordered()) {
             return None;
         }
@@ -49,8 +49,8 @@ impl Manager {
             let found = |(group, hits): (usize, &Vec<BlockId>)| {
                 let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
-                match self.find_key(key.for_group(group), None) {
-                    KeyMatch::Block(b) if self.pool.parent(b) == parent => Some(b),
+                match self.store.find_key(key.for_group(group), None) {
+                    KeyMatch::Block(b) if self.store.pool.parent(b) == parent => Some(b),
                     _ => None,
                 }
             };
@@ -76,10 +76,10 @@ impl Manager {
         let parts: Option<Vec<Partial>> = hits.iter().enumerate().map(part).collect();
         let parts = parts?;
         // The copying sequence owns its hits, so they must be the blocks that the source follows.
-        if self.stats.duplicates > 0 {
+        if self.store.stats.duplicates > 0 {
             for (found, part) in hits.iter_mut().zip(&parts) {
                 if let Some(last) = found.last_mut() {
-                    *last = self.pool.parent(part.source);
+                    *last = self.store.pool.parent(part.source);
                     self.follow_chain(found);
                 }
             }
@@ -91,12 +91,10 @@ impl Manager {
     /// Owns a found partial block for the copy to come.
     pub(super) fn hold_tail(&mut self, seq: SeqId, tail: &Tail, access: Access<'_>) {
         for &src in &tail.blocks {
-            self.note_block(Kind::Hit, seq, src, 0);
-            if self.pool.share(src) {
-                self.policy.acquire(&[src], View { pool: &self.pool, now: self.tick });
-            }
-            self.policy.hit(&[src], access, View { pool: &self.pool, now: self.tick });
-            self.origins.used(&[src], access.meta.session);
+            self.store.note_block(Kind::Hit, seq, src, 0);
+            self.store.acquire(src);
+            self.store.hit(&[src], access);
+            self.store.origins.used(&[src], access.meta.session);
         }
     }
 
@@ -105,30 +103,30 @@ impl Manager {
     pub(super) fn copy_found_tail(&mut self, seq: SeqId, tail: &Tail) -> u32 {
         let rows = (self.created(seq).cached / self.options.block_size) as usize;
         if self.created(seq).tables.iter().any(|table| table.len() <= rows) {
-            self.drop_owners(seq, &tail.blocks);
+            self.store.drop_owners(seq, &tail.blocks);
             return 0;
         }
         for (group, &src) in tail.blocks.iter().enumerate() {
             let table = self.created(seq).tables[group].clone();
             let dst = table[rows];
-            self.pool.share(dst);
-            self.note_block(Kind::Hold, 0, dst, 0);
+            self.store.pool.share(dst);
+            self.store.note_block(Kind::Hold, 0, dst, 0);
             self.tickets.add(BlockCopy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
-            if self.pool.parent(src) != NIL {
+            if self.store.pool.parent(src) != NIL {
                 // A findable block keeps those it follows owned, also where only its copy needs it.
                 for &block in &table[..rows] {
-                    self.pool.share(block);
+                    self.store.pool.share(block);
                 }
-                self.note_blocks(Kind::Hold, 0, table[..rows].iter(), 0);
+                self.store.note_blocks(Kind::Hold, 0, table[..rows].iter(), 0);
                 self.tickets.hold(table[..rows].iter().rev().copied());
             }
-            self.stats.copies += 1;
-            self.stats.copied_tokens += u64::from(tail.tokens);
-            if self.log.is_on() {
-                self.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tail.tokens));
+            self.store.stats.copies += 1;
+            self.store.stats.copied_tokens += u64::from(tail.tokens);
+            if self.store.log.is_on() {
+                self.store.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tail.tokens));
             }
         }
-        self.note(Kind::Partial, seq, u64::from(tail.tokens));
+        self.store.note(Kind::Partial, seq, u64::from(tail.tokens));
         let sequence = self.created(seq);
         sequence.cached += tail.tokens;
         sequence.committed = sequence.cached;
@@ -142,7 +140,7 @@ impl Manager {
         let (at, rest) = ((sequence.committed / size) as usize, sequence.committed % size);
         let known = sequence.tokens.len() >= sequence.committed as usize;
         // The radix index finds what of a whole block is wanted, and keeps whole blocks only.
-        let keeps = self.options.partial_hits && self.index.takes_keys();
+        let keeps = self.options.partial_hits && self.store.index.takes_keys();
         if !keeps || rest == 0 || sequence.private || !known {
             return Ok(());
         }
@@ -154,33 +152,32 @@ impl Manager {
         let key = self.hasher.tail(previous, at, &sequence.mm_items, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
         let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
-        let ids = if self.log.is_on() { tokens.to_vec() } else { Vec::new() };
+        let ids = if self.store.log.is_on() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
             let ordered = self.layout.groups()[group].kind.is_ordered() && at > 0;
             let (block, parent) = (table[at], if ordered { table[at - 1] } else { NIL });
             let alone = block != NIL
-                && self.pool.state(block) == State::Pending
-                && self.pool.refs(block) == 1;
+                && self.store.pool.state(block) == State::Pending
+                && self.store.pool.refs(block) == 1;
             let key = key.for_group(group);
-            if !alone || self.find_key(key, None) != KeyMatch::Nothing {
+            if !alone || self.store.find_key(key, None) != KeyMatch::Nothing {
                 continue;
             }
-            if parent != NIL && self.pool.state(parent) != State::Committed {
+            if parent != NIL && self.store.pool.state(parent) != State::Committed {
                 continue;
             }
-            self.index.store(&self.pool, block, key)?;
-            self.pool.publish(block, key, parent, at as u32);
+            self.store.index.store(&self.store.pool, block, key)?;
+            self.store.pool.publish(block, key, parent, at as u32);
             let sequence = self.sequences.get(seq)?;
-            self.origins.publish(&[block], sequence.root, Self::space_of(sequence), meta.session);
-            let access = Access { next_use: &next_use, meta, tokens: length };
-            self.policy.insert(&[block], access, View { pool: &self.pool, now: self.tick });
-            self.stats.stored += 1;
-            if self.observer.samples.is_on() {
-                self.observer.samples.born(&[block], self.tick);
-            }
+            let space = (sequence.root, Self::space_of(sequence));
+            self.store.insert(
+                &[block],
+                space,
+                Access { next_use: &next_use, meta, tokens: length },
+            );
             let before = if at == 0 { Key(0) } else { previous.for_group(group) };
-            self.note_stored(seq, block, before, &ids);
+            self.store.note_stored(seq, block, before, &ids);
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ impl Manager {
     /// Gives up the blocks that no future token can attend to, the latest first. Returns how many
     /// of them have no other owner.
     pub(super) fn leave_windows(&mut self, seq: SeqId) -> Result<u32> {
-        let available = self.pool.available();
+        let available = self.store.pool.available();
         for group in 0..self.layout.groups().len() {
             let reach = self.layout.groups()[group];
             if reach.kind.keeps_all() {
@@ -57,10 +57,10 @@ impl Manager {
             if self.notes_uses() {
                 self.retain(seq, group, first, &blocks, false)?;
             }
-            self.drop_owners(seq, &blocks);
+            self.store.drop_owners(seq, &blocks);
             self.scratch.blocks = blocks;
         }
-        Ok(self.pool.available() - available)
+        Ok(self.store.pool.available() - available)
     }
 
     /// Whether tokens between a sink and its window are missing from these tables.

@@ -78,13 +78,14 @@ impl Harness {
     }
 
     pub fn lock(&mut self, block: BlockId) -> Result<Receipt> {
-        let mut acquired = Vec::new();
         let findable = self.pool.is_findable(block);
         let above = |&b: &BlockId| findable.then(|| self.pool.parent(b)).filter(|&b| b != NIL);
         let mut path: Vec<_> = std::iter::successors(Some(block), above).collect();
         path.reverse();
-        let receipt = self.locks.lock(&mut self.pool, &path, &mut acquired)?;
-        assert!(acquired.iter().all(|&b| self.pool.refs(b) == 1));
+        let receipt = self.locks.lock(&self.pool, &path)?;
+        for &block in &path {
+            self.pool.share(block);
+        }
         Ok(receipt)
     }
 

@@ -176,7 +176,7 @@ impl Manager {
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
-        let available = u64::from(self.pool.available());
+        let available = u64::from(self.store.pool.available());
         let mut blocks = appended.chain(extended).sum::<u64>();
         // However a budget is shared out, each allocation rounds it up once.
         let (mut admitted, mut rounding, mut budget) = (0, 0, step.token_budget);
@@ -194,7 +194,7 @@ impl Manager {
         }
         let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
         let blocks = (blocks + admitted.min(most)).min(available) as u32;
-        blocks.saturating_sub(self.pool.free())
+        blocks.saturating_sub(self.store.pool.free())
     }
 }
 

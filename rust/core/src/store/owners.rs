@@ -1,21 +1,59 @@
-//! What happens when the last owner of a block leaves.
+//! Owners of blocks come and leave. A policy hears of the first one and of the last.
 
-use super::Manager;
+use super::Store;
 use crate::events::Kind;
-use crate::policy::View;
+use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 
-impl Manager {
+impl Store {
+    /// `block` has an owner more. Whether it had none.
+    #[inline]
+    pub(crate) fn acquire(&mut self, block: BlockId) -> bool {
+        let first = self.pool.share(block);
+        if first {
+            self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
+        }
+        first
+    }
+
+    /// The findable blocks `found`, of one group and without gaps, have an owner more: an allocation uses them.
+    pub(crate) fn own(&mut self, found: &[BlockId], access: Access<'_>) {
+        let mut cached = std::mem::take(&mut self.kept);
+        let some_owned = self.pool.count_cached(found) < found.len();
+        if some_owned {
+            cached.clear();
+            cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
+        }
+        self.pool.share_chain(found);
+        self.origins.used(found, access.meta.session);
+        let view = View { pool: &self.pool, now: self.now };
+        self.policy.acquire(if some_owned { &cached } else { found }, view);
+        self.policy.hit(found, access, view);
+        if self.samples.is_on() {
+            self.samples.used(found, self.now);
+        }
+        self.kept = cached;
+    }
+
+    /// Each of `path`, in which the blocks of a group stand together, has an owner more.
+    pub(crate) fn acquire_path(&mut self, path: &[BlockId]) {
+        let cached = path.iter().copied().filter(|&block| self.pool.share(block));
+        let cached: Vec<BlockId> = cached.collect();
+        for blocks in cached.chunk_by(|&a, &b| self.pool.group(a) == self.pool.group(b)) {
+            self.policy.acquire(blocks, View { pool: &self.pool, now: self.now });
+        }
+    }
+
     /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end. A
     /// block left without an owner becomes cached or free.
-    pub(super) fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
+    pub(crate) fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {
         self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         self.drop_each(blocks);
     }
 
     /// The same for the end of a table, in which each block is there once.
-    pub(super) fn drop_table(&mut self, seq: SeqId, blocks: &[BlockId]) {
+    pub(crate) fn drop_table(&mut self, seq: SeqId, blocks: &[BlockId]) {
         self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         // Of those at the front that others own, too, nothing changes but the count.
         let shared = self.pool.leave_shared(blocks);
@@ -35,10 +73,10 @@ impl Manager {
                 self.pool.unshare(tail);
                 self.pool.put_back(tail);
             }
-            self.policy.release(full, View { pool: &self.pool, now: self.tick });
+            self.policy.release(full, View { pool: &self.pool, now: self.now });
             return;
         }
-        let mut kept = std::mem::take(&mut self.scratch.kept);
+        let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
         for &block in blocks.iter().rev().filter(|&&b| b != NIL) {
             match self.pool.unshare(block) {
@@ -51,13 +89,13 @@ impl Manager {
             }
         }
         self.release_kept(&mut kept);
-        self.scratch.kept = kept;
+        self.kept = kept;
     }
 
     /// Tells the policy of what was kept, gathered from the end of a prefix.
     fn release_kept(&mut self, kept: &mut Vec<BlockId>) {
         kept.reverse();
-        self.policy.release(kept, View { pool: &self.pool, now: self.tick });
+        self.policy.release(kept, View { pool: &self.pool, now: self.now });
         kept.clear();
     }
 
@@ -68,12 +106,9 @@ impl Manager {
         // Brings the order up to date first: `copy` or what `block` follows may be in it.
         kept.push(block);
         self.release_kept(kept);
-        if self.notes_uses() {
-            self.inherit(copy, block);
-        }
+        self.inherit(copy, block);
         self.invalidate(block);
-        if self.pool.share(copy) {
-            self.policy.acquire(&[copy], View { pool: &self.pool, now: self.tick });
+        if self.acquire(copy) {
             kept.push(copy);
         }
         self.pool.unshare(copy);
