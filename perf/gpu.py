@@ -25,8 +25,8 @@ import numpy as np
 
 from kvframe.bench.results import now
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape, batch
-from kvframe.pages.beside import Products
 from kvframe.pages.cupy import CupyPool, host_pool, pinned
+from kvframe.pages.interference import Products
 from kvframe.pages.swap import Swap
 
 SHAPE = PageShape(layers=32, parts=2, block_size=16, heads=8, row_bytes=256)

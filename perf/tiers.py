@@ -22,8 +22,8 @@ from tests.tiers.servers import SERVERS
 
 from kvframe import Config, Registry, TierConfig
 from kvframe.pages import PageShape
-from kvframe.tiers.below import StoreTier
-from kvframe.tiers.space import Space
+from kvframe.tiers.object_keys import Space
+from kvframe.tiers.store_tier import StoreTier
 from kvframe.tiers.worker import Inline
 
 SHAPE = PageShape(layers=32, parts=2, block_size=16, heads=8, row_bytes=256)

@@ -12,7 +12,7 @@ from kvframe import UsageError
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool, PageShape
 from kvframe.pages.cupy import CupyPool, host_pool
 from kvframe.pages.swap import Swap
-from kvframe.pages.ways import WAYS, Ways
+from kvframe.pages.transfer_paths import WAYS, Ways
 
 pytestmark = pytest.mark.skipif(
     cupy.cuda.runtime.getDeviceCount() < 2, reason="one GPU: these tests need two"

@@ -13,7 +13,7 @@ from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, LAYER_FIRST_HND, Layout, Pag
 from kvframe.pages.calibrate import calibrate
 from kvframe.pages.cupy import CupyPool, host_pool
 from kvframe.pages.swap import Swap
-from kvframe.pages.ways import WAYS, Way, Ways
+from kvframe.pages.transfer_paths import WAYS, Way, Ways
 
 SHAPE, BLOCKS = PageShape(4, 2, 16, 8, 256), 40
 

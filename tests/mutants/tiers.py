@@ -1,4 +1,4 @@
-"""Planted defects of a tier's books: room, what is on its way, what failed, whole prefixes."""
+"""Planted defects of a tier's index: room, what is on its way, what failed, whole prefixes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "removes-what-others-wrote",
-        "tiers/below.py",
+        "tiers/store_tier.py",
         "        if self.shared:\n            doomed = {",
         "        if self.shared and not doomed:\n            doomed = {",
         "an engine of small capacity deletes the heads of another engine's prompts",

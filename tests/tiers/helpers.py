@@ -26,7 +26,7 @@ from kvframe.config import TierAdmissionConfig
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
 from kvframe.registry.discovery import Candidate
 from kvframe.tiers import Inline, PageStore, Part, Tiers
-from kvframe.tiers.books import as_keys
+from kvframe.tiers.tier_index import as_keys
 
 BLOCK = 4
 SHAPE = PageShape(layers=2, parts=2, block_size=BLOCK, heads=2, row_bytes=8)
@@ -218,9 +218,9 @@ class Engine:
     def only_below(self) -> None:
         """Pool and host memory forget: what is found lies in a store."""
         self.forget()
-        books = self.tiers.host.books
-        for key, _ in books.stored():
-            books.forget(as_keys([key]))
+        index = self.tiers.host.index
+        for key, _ in index.stored():
+            index.forget(as_keys([key]))
 
 
 def kv_of(text: Sequence[int]) -> Bytes:

@@ -30,7 +30,7 @@ def test_who_gives_up_takes_nothing_from_who_waits_for_the_same() -> None:
     made.tiers.cancel(again.seq)
     made.tiers.cancel(ahead)  # nobody waits now
     assert made.tiers.drain().landed == []
-    assert made.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert made.tiers.host.index.counts() == (16, 0, 0, 0)
     made.tiers.check_integrity()
 
 
@@ -71,12 +71,12 @@ def test_a_page_that_only_the_last_tier_has_is_not_backed_by_the_one_between() -
     engine.run(text(1, 17))
     engine.only_below()
     _, between, last = engine.tiers.levels
-    engine.tiers._left(between, between.books.clear())
+    engine.tiers._left(between, between.index.clear())
     assert engine.run(text(1, 17)).external_tokens == 16
-    books = engine.tiers.host.books
-    assert len(books.unbacked([page for _, page in books.stored()])) == 4
+    index = engine.tiers.host.index
+    assert len(index.unbacked([page for _, page in index.stored()])) == 4
     # The last one forgets; host memory has the only copy, which goes down as others push it out.
-    engine.tiers._left(last, last.books.clear())
+    engine.tiers._left(last, last.index.clear())
     engine.run(text(2, 17))
     found = engine.tiers.lookup(text(1, 17)).tiers
     assert (found["below"], found["last"]) == (16, 16)
@@ -135,7 +135,7 @@ def test_what_the_tier_below_will_not_keep_is_not_sent_for_ever(
         assert not any(worker.busy for worker in engine.tiers.workers)
         engine.tiers.check_integrity()
     assert max(shelf.calls.count("put") for shelf in stores) < 30
-    assert [level.books.counts()[1] > 0 for level in engine.tiers.levels] == [True] * 3
+    assert [level.index.counts()[1] > 0 for level in engine.tiers.levels] == [True] * 3
 
 
 @pytest.mark.scenario("T41")
@@ -204,8 +204,8 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
     engine = Engine(tiers, stores=[Shelf()], blocks=24)
     one, other = text(1, 17), text(2, 9)
     engine.run(other)
-    books = engine.tiers.host.books
-    engine.tiers._write(0, books.prefix(books.stored()[-1][1]))
+    index = engine.tiers.host.index
+    engine.tiers._write(0, index.prefix(index.stored()[-1][1]))
     engine.settle()
     engine.only_below()
     engine.run(one)
@@ -245,7 +245,7 @@ def test_a_page_that_changed_in_host_memory_is_not_sent_down_for_ever() -> None:
     first = host(8, high=0.75, low=0.25)
     engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
     engine.run(text(1, 17))
-    pages = dict(engine.tiers.host.books.stored())
+    pages = dict(engine.tiers.host.index.stored())
     low, high = engine.kv.blocks.hash_blocks(text(1, 17))[2].tolist()
     pool = engine.tiers.host.pools[0]
     wrong = pool.get([pages[low, high]])
@@ -280,7 +280,7 @@ def test_polls_while_a_store_is_away_count_and_cost_nothing() -> None:
     engine.now += 10_000
     for _ in range(20):
         engine.tiers.poll()
-    assert engine.tiers.host.books.counts()[1] <= 32
+    assert engine.tiers.host.index.counts()[1] <= 32
     for seed in range(12):
         found = engine.tiers.lookup(text(seed, 17)).tiers
         assert max(found.values()) == 16

@@ -270,7 +270,7 @@ KILLED = """
 import sys
 from kvframe.tiers import Disk, DiskOptions
 from kvframe.tiers.codec import Codec
-from kvframe.tiers.space import Space
+from kvframe.tiers.object_keys import Space
 import numpy as np
 from tests.tiers.helpers import SHAPE
 
@@ -290,7 +290,7 @@ for at in range(100000):
 @pytest.mark.scenario("T19")
 def test_a_kill_in_the_middle_leaves_whole_pages(tmp_path: Path) -> None:
     from kvframe.tiers.codec import Codec
-    from kvframe.tiers.space import Space, parse
+    from kvframe.tiers.object_keys import Space, parse
 
     from .helpers import SHAPE
 

@@ -44,7 +44,7 @@ def test_an_adapter_that_is_loaded_anew_finds_nothing_in_any_tier(where: str) ->
     assert best(engine) == [12, 0, 0, 12]
     engine.settle()
     assert best(engine) == [12, 0, 0, 12]
-    assert len(engine.tiers.below[0].books.stored()) == 6
+    assert len(engine.tiers.below[0].index.stored()) == 6
     engine.run(TEXT, lora_name="a")
     assert best(engine) == [12, 12, 0, 12]
     engine.tiers.reset_prefix_cache(cache_salt="s")
@@ -174,12 +174,12 @@ def test_a_full_host_tier_takes_nothing_and_requests_go_on() -> None:
     for grant in grants:
         engine.compute(grant.seq)
     assert engine.tiers.offload(grants[0].seq) == 3
-    books = engine.tiers.host.books
-    held = books.counts()
+    index = engine.tiers.host.index
+    held = index.counts()
     for grant in grants[1:]:
         for _ in range(3):
             assert engine.tiers.offload(grant.seq) == 0
-        assert books.counts() == held
+        assert index.counts() == held
     for grant in grants:
         seq, tokens = grant.seq, [*engine.texts[grant.seq], *[5] * BLOCK]
         engine.kv.append(seq, tokens[13:])

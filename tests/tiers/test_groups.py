@@ -47,8 +47,8 @@ def test_groups_go_and_come_together() -> None:
     kv.release(grant.seq)
     kv.reset_prefix_cache()
     assert tiers.lookup(tokens).tiers == {"host": 12, "below": 12}
-    for key, _ in tiers.host.books.stored():
-        tiers.host.books.forget(np.array([key], np.uint64))
+    for key, _ in tiers.host.index.stored():
+        tiers.host.index.forget(np.array([key], np.uint64))
     for pool in pools:
         pool.poison(range(BLOCKS))
     grant = tiers.allocate(tokens)

@@ -146,7 +146,7 @@ def test_a_flipped_byte_in_host_memory_is_a_miss_and_the_rest_is_computed() -> N
     one = text(1, 17)
     engine.run(one)
     engine.forget()
-    pages = dict(engine.tiers.host.books.stored())
+    pages = dict(engine.tiers.host.index.stored())
     keys = [tuple(key) for key in engine.kv.blocks.hash_blocks(one).tolist()]
     pool = engine.tiers.host.pools[0]
     wrong = pool.get([pages[keys[2]]])
@@ -271,7 +271,7 @@ def test_an_aborted_load_comes_back() -> None:
     engine.kv.release(grant.seq)
     engine.settle()
     assert (engine.kv.inspect.tickets(), engine.kv.counts().referenced) == ([], 0)
-    _, cached, owned, moving = engine.tiers.host.books.counts()
+    _, cached, owned, moving = engine.tiers.host.index.counts()
     assert (cached, owned, moving) == (4, 0, 0)
     engine.tiers.check_integrity()
 
@@ -297,7 +297,7 @@ def test_churn_never_mixes_prompts(policy: str) -> None:
         if dice.random() < 0.3:
             engine.forget()
         engine.run(text(dice.randrange(5), 5 + 4 * dice.randrange(5)))
-        assert sum(engine.tiers.host.books.counts()[:3]) == 9, step
+        assert sum(engine.tiers.host.index.counts()[:3]) == 9, step
     moved = engine.tiers.stats()["moved"]
     assert moved["onboarded"] > 20
     assert engine.tiers.verify() == []
@@ -308,7 +308,7 @@ def test_new_weights_find_nothing_of_the_old() -> None:
     engine.run(text(1, 13))
     engine.tiers.set_weight_version("v2")
     assert engine.tiers.lookup(text(1, 13)).best == 0
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     engine.tiers.check_integrity()
 
 

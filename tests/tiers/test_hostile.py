@@ -22,7 +22,7 @@ from kvframe.pages import PageShape
 from kvframe.tiers import Codec, CorruptError, Disk, DiskOptions, Space
 from kvframe.tiers.census import census, remove, remove_orphans
 from kvframe.tiers.codec import HEAD_BYTES, head_of
-from kvframe.tiers.space import FORMAT, LONGEST_NAME, parse
+from kvframe.tiers.object_keys import FORMAT, LONGEST_NAME, parse
 
 from .helpers import SHAPE, Engine, Known, Shelf, below, host, text
 from .servers import RedisServer

@@ -125,7 +125,7 @@ def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing() -> None:
     engine.compute(grant.seq)
     assert engine.tiers.offload(grant.seq) == 3
     engine.settle()
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     swapped = engine.tiers.swap_out(grant.seq)
     engine.settle()
     assert (swapped.state, engine.kv.counts().referenced) == ("failed", 0)
@@ -139,7 +139,7 @@ def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing() -> None:
     assert first.waiting == 0
     engine.kv.release(grant.seq)
     engine.tiers.check_integrity()
-    assert engine.tiers.host.books.counts()[2:] == (0, 0)
+    assert engine.tiers.host.index.counts()[2:] == (0, 0)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kvframe.cli import main
-from kvframe.tiers.space import FORMAT, Space, parse
+from kvframe.tiers.object_keys import FORMAT, Space, parse
 
 from .helpers import Engine, Shelf, below, host, text
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from kvframe import TierConfig
-from kvframe.tiers.books import as_keys
 from kvframe.tiers.codec import Codec
-from kvframe.tiers.space import Space
+from kvframe.tiers.object_keys import Space
+from kvframe.tiers.tier_index import as_keys
 
 from .helpers import BLOCK, SHAPE, Engine, Known, Shelf, below, host, text
 from .servers import RedisServer
@@ -97,7 +97,7 @@ def test_what_another_has_put_meanwhile_is_neither_sent_nor_removed() -> None:
     one.run(text(1, 17))  # it started before that was there
     assert first.put_names == []
     assert one.tiers.lookup(text(1, 17)).tiers["below"] == 16
-    one.run(text(2, 17))  # pushes the other out of its books
+    one.run(text(2, 17))  # pushes the other out of its index
     one.settle()
     assert first.removed == []
     assert len(objects) == 8
@@ -243,13 +243,13 @@ def test_what_is_taken_in_is_closed_under_prefix_and_the_latest(seed: int) -> No
         if parent is not None:
             latest[parent] = max(latest[parent], latest[key])
     wanted = sorted(depth, key=lambda key: (-latest[key], depth[key]))[:room]
-    books = made.tiers.below[0].books
-    assert {key for key, _ in books.stored()} == set(wanted)
+    index = made.tiers.below[0].index
+    assert {key for key, _ in index.stored()} == set(wanted)
     # And they go in that order: the page that is used last is evicted last.
-    gone = [key for _ in range(room) for key, _ in books.collect(books.counts()[0] + 1)]
+    gone = [key for _ in range(room) for key, _ in index.collect(index.counts()[0] + 1)]
     assert sorted(gone) == sorted(wanted)
     assert latest[gone[-1]] == max(latest[key] for key in wanted)
-    books.check_integrity()
+    index.check_integrity()
 
 
 def _space() -> dict[str, Any]:
@@ -324,8 +324,8 @@ def test_a_redis_that_evicts_by_itself_is_a_miss_and_no_fault(tmp_path: Path) ->
         assert (told["missing"], told["corrupt"], told["errors"]) == (1, 0, 0)
         made.only_below()
         assert made.tiers.lookup(text(1, 17)).tiers["below"] == 16  # put again
-        books = made.tiers.below[0].books
-        assert books.find(as_keys([])) == 0
+        index = made.tiers.below[0].index
+        assert index.find(as_keys([])) == 0
         made.tiers.close()
     finally:
         server.stop()

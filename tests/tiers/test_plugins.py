@@ -81,9 +81,9 @@ def test_backed_pages_die_first_and_then_whom_the_policy_names(policy: str) -> N
     engine = Engine([host(12, eviction=policy, backed_first=True)], blocks=16, registry=registry)
     for seed in range(3):
         engine.run(text(seed, 17))
-    books = engine.tiers.host.books
-    books.set_backed(engine.tiers._keys(Request(text(1, 17))), True)
-    gone = [page for _, page in books.collect(8)]
+    index = engine.tiers.host.index
+    index.set_backed(engine.tiers._keys(Request(text(1, 17))), True)
+    gone = [page for _, page in index.collect(8)]
     assert gone == [7, 6, 5, 4, 3, 2, 1, 0]
     engine.tiers.check_integrity()
 

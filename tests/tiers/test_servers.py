@@ -137,10 +137,10 @@ def test_a_store_that_is_slow_is_a_miss_and_nobody_waits(server: Server) -> None
     assert made.tiers.poll().rewound == [grant.seq]
     assert made.compute(grant.seq) == 9
     # Its places come back when the answer has come, and not before.
-    assert made.tiers.host.books.counts()[3] == 2
+    assert made.tiers.host.index.counts()[3] == 2
     go_on()
     made.settle()
-    assert made.tiers.host.books.counts()[3] == 0
+    assert made.tiers.host.index.counts()[3] == 0
     assert made.tiers.stats()["below"]["late"] == 1
     made.tiers.check_integrity()
     made.tiers.close()

@@ -1,4 +1,4 @@
-"""Random operations over three tiers with random failures: no wrong byte, whole books at the end.
+"""Random operations over three tiers with random failures: no wrong byte, whole index at the end.
 
 KVFRAME_TIER_STEPS says how many; `make soak` takes a million.
 """
@@ -167,7 +167,7 @@ class Soak:
             shelf.room = self.dice.choice([5, 1 << 30, 1 << 30])
         else:
             tiers = self.engine.tiers
-            stored = tiers.host.books.stored()
+            stored = tiers.host.index.stored()
             if stored:
                 _, page = self.dice.choice(stored)
                 data = tiers.host.pools[0].get([page])
@@ -192,15 +192,15 @@ class Soak:
             for prompt, tokens in enumerate(PROMPTS)
             for at, key in enumerate(self.engine.kv.blocks.hash_blocks(tokens).tolist())
         }
-        for key, page in tiers.host.books.stored():
+        for key, page in tiers.host.index.stored():
             assert np.array_equal(tiers.host.pools[0].get([page])[0], known[key])
         assert self.engine.kv.counts().referenced == 0
         assert self.engine.kv.inspect.tickets() == []
-        assert [level.books.counts()[2] for level in tiers.levels] == [0, 0, 0]
+        assert [level.index.counts()[2] for level in tiers.levels] == [0, 0, 0]
 
 
 @pytest.mark.scenario("T5", "T7", "T8", "T15", "I12")
-def test_a_long_run_with_failures_ends_with_whole_books_and_right_pages() -> None:
+def test_a_long_run_with_failures_ends_with_whole_indexes_and_right_pages() -> None:
     seeds, each = max(1, STEPS // 50_000), min(STEPS, 50_000)
     for seed in range(seeds):
         soak = Soak(seed)

@@ -63,7 +63,7 @@ def test_out_and_back_is_exact_and_out_of_reach_meanwhile(tokens: int, parts: in
     for was, now in zip(before, bytes_of(engine, grant.seq, tokens), strict=True):
         assert np.array_equal(was, now)
     assert engine.compute(grant.seq) == 0
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     with pytest.raises(HandleError, match="taken once"):
         engine.tiers.swap_in(swapped)
     engine.tiers.check_integrity()
@@ -73,13 +73,13 @@ def test_out_and_back_is_exact_and_out_of_reach_meanwhile(tokens: int, parts: in
 def test_a_swap_that_does_not_fit_changes_nothing_and_ids_of_tiers_are_apart() -> None:
     engine = Engine([host(3)], blocks=8)
     seq = running(engine, text(1, 17))
-    before = (engine.kv.counts(), engine.kv.lengths(seq), engine.tiers.host.books.counts())
+    before = (engine.kv.counts(), engine.kv.lengths(seq), engine.tiers.host.index.counts())
     with pytest.raises(CapacityError):
         engine.tiers.swap_out(seq)
     assert before == (
         engine.kv.counts(),
         engine.kv.lengths(seq),
-        engine.tiers.host.books.counts(),
+        engine.tiers.host.index.counts(),
     )
     engine.check(seq, 17)
     # Two sequences share a prefix: both go out whole, and each comes back whole.
@@ -158,7 +158,7 @@ def test_an_engine_may_settle_the_way_back_itself() -> None:
     engine.settle()
     engine.texts[grant.seq] = one
     assert engine.compute(grant.seq) == 18
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     engine.tiers.check_integrity()
 
 
@@ -180,7 +180,7 @@ def test_what_other_weights_computed_does_not_come_back(when: str) -> None:
     grant = engine.tiers.swap_in(swapped)
     assert (grant.load, engine.kv.lengths(grant.seq).committed) == (None, 0)
     assert engine.kv.lookup(one).tokens == 0
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     engine.kv.release(grant.seq)
     engine.tiers.check_integrity()
 
@@ -201,7 +201,7 @@ def test_a_page_that_changed_meanwhile_is_computed_again() -> None:
     assert engine.tiers.drain().rewound == [grant.seq]
     assert engine.compute(grant.seq) == 18 - 2 * BLOCK
     assert engine.tiers.stats()["moved"]["failed_swaps"] == 1
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
 
 
 def test_a_swapped_request_may_end_at_any_time() -> None:
@@ -212,7 +212,7 @@ def test_a_swapped_request_may_end_at_any_time() -> None:
     two = engine.tiers.swap_out(running(engine, text(2, 9)))
     engine.settle()
     engine.tiers.drop_swapped(two)
-    assert engine.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert engine.tiers.host.index.counts() == (16, 0, 0, 0)
     assert engine.kv.inspect.tickets() == []
     with pytest.raises(HandleError):
         engine.tiers.drop_swapped(two)

@@ -176,7 +176,7 @@ class Soak:
             engine.tiers.drain()
             engine.tiers.verify()
             assert engine.tiers.verify() == []
-            assert [level.books.counts()[2:] for level in engine.tiers.levels] == [
+            assert [level.index.counts()[2:] for level in engine.tiers.levels] == [
                 (0, 0) for _ in engine.tiers.levels
             ]
             assert engine.kv.inspect.tickets() == []

@@ -35,8 +35,8 @@ def test_a_page_that_changed_in_a_store_is_found_on_its_way_further_down() -> No
     engine = Engine(tiers, stores=stores)
     engine.run(text(1, 18))
     stores[0].flip(sorted(stores[0].objects)[0], 120)
-    books = engine.tiers.below[0].books
-    engine.tiers._write(1, books.prefix(books.stored()[-1][1]))
+    index = engine.tiers.below[0].index
+    engine.tiers._write(1, index.prefix(index.stored()[-1][1]))
     engine.settle()
     told = engine.tiers.stats()
     assert (told["below"]["corrupt"], told["below"]["failed_loads"] > 0) == (1, True)
@@ -83,7 +83,7 @@ def test_an_interrupt_in_a_poll_that_works_itself_loses_no_transfer() -> None:
     with pytest.raises(KeyboardInterrupt):
         engine.tiers.poll()
     assert engine.tiers.drain().rewound == [grant.seq]
-    assert [level.books.counts()[2:] for level in engine.tiers.levels] == [(0, 0), (0, 0)]
+    assert [level.index.counts()[2:] for level in engine.tiers.levels] == [(0, 0), (0, 0)]
     engine.tiers.check_integrity()
 
 

@@ -72,7 +72,7 @@ def test_make_room_loses_nothing_that_the_tier_has_room_for(seed: int, pages: in
         if dice.random() < 0.5:
             engine.tiers.poll()
     engine.settle()
-    assert {tuple(key) for key, _ in engine.tiers.host.books.stored()} == {
+    assert {tuple(key) for key, _ in engine.tiers.host.index.stored()} == {
         tuple(key) for key in _keys(known)
     }
     assert engine.tiers.stats()["host"]["evicted"] == 0

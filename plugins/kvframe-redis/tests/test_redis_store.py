@@ -11,7 +11,7 @@ from kvframe_redis import Options, Redis
 
 from kvframe import Config, ConfigError, Registry, TierConfig, TierError
 from kvframe.testing import ServerProcess, check_store, free_port
-from kvframe.tiers.space import Space
+from kvframe.tiers.object_keys import Space
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from kvframe.config import Resolved
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import KVFrameError, TierError
 from kvframe.tiers.census import Census, Lot, census, remove, remove_orphans
-from kvframe.tiers.space import FORMAT
+from kvframe.tiers.object_keys import FORMAT
 from kvframe.tiers.store import PageStore
 
 T = TypeVar("T")

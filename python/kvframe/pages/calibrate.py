@@ -18,11 +18,11 @@ from typing import Any, get_args
 import numpy as np
 
 from kvframe.files import CONFIG_BYTES, read_regular
-from kvframe.pages.beside import Products
 from kvframe.pages.cupy import cupy
 from kvframe.pages.device import DevicePool
+from kvframe.pages.interference import Products
 from kvframe.pages.swap import Swap
-from kvframe.pages.ways import Way, Ways
+from kvframe.pages.transfer_paths import Way, Ways
 
 SIDE = 4096
 """Matrices of the products beside which is measured: 96 MiB, a fifth of a millisecond each."""

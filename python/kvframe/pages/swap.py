@@ -34,7 +34,7 @@ from kvframe.pages.checks import Ids
 from kvframe.pages.cupy import CupyPool, cupy
 from kvframe.pages.device import DevicePool
 from kvframe.pages.layout import BLOCK_FIRST, Layout
-from kvframe.pages.ways import Way, Ways
+from kvframe.pages.transfer_paths import Way, Ways
 
 SPLIT_BYTES = 64 * 2**20
 """Transfers of so many bytes are split unless measured otherwise: a first gather takes too long."""

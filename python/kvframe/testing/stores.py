@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvframe.tiers.space import Space
+from kvframe.tiers.object_keys import Space
 from kvframe.tiers.store import PageStore
 
 

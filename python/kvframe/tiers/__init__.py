@@ -11,11 +11,11 @@ from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
 from kvframe.tiers.ending import PollResult
 from kvframe.tiers.moves import Event, Mover, Part
-from kvframe.tiers.space import Space
-from kvframe.tiers.stack import TierHit, Tiers
+from kvframe.tiers.object_keys import Space
+from kvframe.tiers.onboard import Loading
 from kvframe.tiers.store import PageStore
-from kvframe.tiers.swapping import Swapped
-from kvframe.tiers.upward import Loading
+from kvframe.tiers.swap import Swapped
+from kvframe.tiers.tiers import TierHit, Tiers
 from kvframe.tiers.worker import Inline, Thread, Worker
 
 __all__ = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kvframe.tiers.codec import HEAD_BYTES, CorruptError, Head, head_of
 from kvframe.tiers.found import connected, is_whole
-from kvframe.tiers.space import FORMAT, Key, Named, parse
+from kvframe.tiers.object_keys import FORMAT, Key, Named, parse
 from kvframe.tiers.store import PageStore
 
 AT_ONCE = 1000

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from kvframe.errors import TierError
 from kvframe.pages.layout import PageShape
 from kvframe.tiers.compress import Compression, Sizes, compressor
+from kvframe.tiers.object_keys import FORMAT, Key, Named, Space, number, words
 from kvframe.tiers.quantise import Fp8
-from kvframe.tiers.space import FORMAT, Key, Named, Space, number, words
 
 Checksum = Literal["xxh3", "crc32c", "none"]
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from kvframe.errors import TierError
-from kvframe.tiers.space import parse
+from kvframe.tiers.object_keys import parse
 from kvframe.tiers.store import PageStore
 
 _SUFFIX = ".kv"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from kvframe.arguments import shown
 from kvframe.errors import TierError, UsageError
-from kvframe.tiers.below import StoreTier
-from kvframe.tiers.levels import Levels
+from kvframe.tiers.base import Levels
+from kvframe.tiers.store_tier import StoreTier
 from kvframe.tiers.worker import Inline, Worker
 
 LIMIT_S = 10.0

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from weakref import WeakSet
 
 from kvframe.request import session_id
-from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Keys, as_keys, as_tuples
-from kvframe.tiers.levels import Level, Levels
-from kvframe.tiers.space import Key
-from kvframe.tiers.swapping import Swapped
+from kvframe.tiers.base import Level, Levels
+from kvframe.tiers.object_keys import Key
+from kvframe.tiers.store_tier import StoreTier
+from kvframe.tiers.swap import Swapped
+from kvframe.tiers.tier_index import Keys, as_keys, as_tuples
 
 SPARE = 4096
 """Keys that are remembered beyond twice the pages that there are."""
@@ -114,12 +114,12 @@ class Forgetting(Levels):
 
         for level in self.levels:
             if lora_name is None and cache_salt is None and number is None:
-                gone = level.books.clear()
+                gone = level.index.clear()
             elif number is None:
                 heads = [head for head, told in self._origins.heads.items() if covers(*told)]
-                gone = level.books.forget(as_keys([*heads, *self._nameless(level)]))
+                gone = level.index.forget(as_keys([*heads, *self._nameless(level)]))
             else:
-                gone = level.books.forget(as_keys(self._origins.of(number, covers)))
+                gone = level.index.forget(as_keys(self._origins.of(number, covers)))
             self._left(level, gone)
         if number is None and any(below.shared for below in self.below):
             self._names.renew(cache_salt, lora_name, covers)
@@ -134,17 +134,17 @@ class Forgetting(Levels):
         origins = self._origins
         if session and not origins.tells_sessions:
             for level in self.levels:
-                origins.share([key for key, _ in level.books.stored()])
+                origins.share([key for key, _ in level.index.stored()])
         origins.note(keys, salt, adapter, session)
-        pages = sum(level.books.tier.pages for level in self.levels)
+        pages = sum(level.index.tier.pages for level in self.levels)
         origins.prune(pages, self._is_there)
 
     def _is_there(self, key: Key) -> bool:
-        return any(level.books.present(as_keys([key])) for level in self.levels)
+        return any(level.index.present(as_keys([key])) for level in self.levels)
 
     def _nameless(self, level: Level) -> list[Key]:
         """First pages of prefixes that a tier had before, and that no request has asked for."""
         if not isinstance(level, StoreTier) or not level.recovered:
             return []
-        heads = {as_tuples(level.books.prefix(page)[:1])[0] for _, page in level.books.stored()}
+        heads = {as_tuples(level.index.prefix(page)[:1])[0] for _, page in level.index.stored()}
         return [head for head in heads if head not in self._origins.heads]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvframe.tiers.books import Books, as_keys
 from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError, Head
-from kvframe.tiers.space import FORMAT, Key, parse
+from kvframe.tiers.object_keys import FORMAT, Key, parse
 from kvframe.tiers.store import PageStore
+from kvframe.tiers.tier_index import TierIndex, as_keys
 
 
 @dataclass
@@ -87,10 +87,10 @@ def connected(heads: dict[Key, Head]) -> dict[Key, Head]:
     return pages
 
 
-def adopt(books: Books, found: Found) -> tuple[int, list[Key]]:
-    """Take pages into the books, those used last first, as far as there is room.
+def adopt(index: TierIndex, found: Found) -> tuple[int, list[Key]]:
+    """Take pages into the index, those used last first, as far as there is room.
 
-    Their order in the books is that of their last use.
+    Their order in the index is that of their last use.
 
     Returns:
         How many, and those that are left.
@@ -103,17 +103,17 @@ def adopt(books: Books, found: Found) -> tuple[int, list[Key]]:
         if parent is not None:
             latest[parent] = max(latest[parent], latest[key])
     order = sorted(pages, key=lambda key: (-latest[key], pages[key].depth))
-    room = books.tier.pages
+    room = index.tier.pages
     chosen, taken = set(order[:room]), set[Key]()
     for key in sorted(chosen, key=lambda key: (turn[key], pages[key].depth)):
         if key in taken:
-            books.touch(as_keys([key]))  # it came in with a page that was used before it
+            index.touch(as_keys([key]))  # it came in with a page that was used before it
             continue
         chain, above = [key], pages[key].parent
         while above is not None and above not in taken:
             chain.append(above)
             above = pages[above].parent
         behind = None if above is None else as_keys([above])
-        count = books.adopt(as_keys(chain[::-1]), behind)
+        count = index.adopt(as_keys(chain[::-1]), behind)
         taken.update(chain[::-1][:count])
     return len(taken), [key for key in order if key not in taken]

@@ -10,7 +10,7 @@ from kvframe.config.tiers import ResolvedTier
 from kvframe.drivers.admission import driver
 from kvframe.drivers.asker import Terms
 from kvframe.flat import UNKNOWN, Access
-from kvframe.tiers.books import Books, Keys
+from kvframe.tiers.tier_index import Keys, TierIndex
 
 COMPUTED, USED, EVICTED = 0, 1, 2
 """Why pages might enter now, as `kvframe.policies.admission.OCCASIONS` counts."""
@@ -26,17 +26,17 @@ class Gate:
 
     Args:
         tier: Its configuration.
-        books: What it holds.
+        index: What it holds.
         kind: The tier's name for policies: ``host``, ``disk`` or ``remote``.
         block_size: Tokens of a page.
     """
 
-    def __init__(self, tier: ResolvedTier, books: Books, kind: str, block_size: int) -> None:
+    def __init__(self, tier: ResolvedTier, index: TierIndex, kind: str, block_size: int) -> None:
         chosen = tier.admission
         self.name = chosen.name
         terms = Terms.of(tier.config.admission, chosen.options, block_size)
         self._asked = TierGate(driver(chosen.loaded, terms) or self.name, chosen.values)
-        self._books, self._kind, self._block_size = books, kind, block_size
+        self._index, self._kind, self._block_size = index, kind, block_size
         self._now = 0
         # Where every page enters at once, uses need no count.
         values = chosen.values
@@ -64,8 +64,8 @@ class Gate:
         if start >= len(keys):
             return 0
         self._now += 1
-        free, *_ = self._books.counts()
-        about = (self._now, self._kind, occasion, free, self._books.tier.pages)
+        free, *_ = self._index.counts()
+        about = (self._now, self._kind, occasion, free, self._index.tier.pages)
         verdicts = self._asked.admit(keys[start:], start, self._block_size, uses, use.row(), about)
         dropped = np.flatnonzero(verdicts == 0)
         return int(dropped[0]) if len(dropped) else len(verdicts)

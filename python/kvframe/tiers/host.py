@@ -13,15 +13,15 @@ from kvframe.errors import UsageError
 from kvframe.pages.checksum import checksums_at
 from kvframe.pages.layout import BLOCK_FIRST, Layout, PageShape
 from kvframe.pages.numpy import NumpyPool
-from kvframe.tiers.books import Books, Gone
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.moves import Pages
+from kvframe.tiers.tier_index import Gone, TierIndex
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class HostTier:
-    """Host memory of exactly its size, its books, and a checksum of each page.
+    """Host memory of exactly its size, its index, and a checksum of each page.
 
     Args:
         tier: Its configuration.
@@ -48,8 +48,8 @@ class HostTier:
         verify: bool = False,
     ) -> None:
         self.name, self.config = tier.config.name, tier.config
-        self.books = Books(tier, block_size, len(shapes))
-        self.gate = Gate(tier, self.books, "host", block_size)
+        self.index = TierIndex(tier, block_size, len(shapes))
+        self.gate = Gate(tier, self.index, "host", block_size)
         layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
         self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
         if len(self.pools) != len(shapes):
@@ -68,7 +68,7 @@ class HostTier:
     @property
     def pages(self) -> int:
         """Pages that fit."""
-        return self.books.tier.pages
+        return self.index.tier.pages
 
     def seal(self, slots: Pages) -> int:
         """Note the checksums of pages that have just come in; all are good."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from kvframe.config.tiers import MOVED
 from kvframe.errors import TierError
-from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Gone, keys_of
+from kvframe.tiers.base import Level, Levels
 from kvframe.tiers.ending import LIMIT_S, check_limit
-from kvframe.tiers.levels import Level, Levels
-from kvframe.tiers.space import Key
+from kvframe.tiers.object_keys import Key
+from kvframe.tiers.store_tier import StoreTier
+from kvframe.tiers.tier_index import Gone, keys_of
 
 AT_ONCE = 64
 """Pages that `Inside.verify` asks a store for in one call."""
@@ -25,9 +25,9 @@ class Inside(Levels):
         """Counters: of the directions under ``moved``, and of each tier by its name."""
         told = {MOVED: dict(self.counters)}
         for level in self.levels:
-            free, cached, owned, moving = level.books.counts()
+            free, cached, owned, moving = level.index.counts()
             more = {"free": free, "cached": cached, "owned": owned, "moving": moving}
-            told[level.name] = {**level.books.stats(), **more, "corrupt": level.corrupt}
+            told[level.name] = {**level.index.stats(), **more, "corrupt": level.corrupt}
             if isinstance(level, StoreTier):
                 told[level.name] |= level.stats()
         return told
@@ -50,22 +50,22 @@ class Inside(Levels):
         for level in self.levels:
             wrong = self._wrong(level, limit)
             told += [(level.name, key) for key, _ in wrong]
-            self._left(level, level.books.forget(keys_of(wrong)))
+            self._left(level, level.index.forget(keys_of(wrong)))
         return told
 
     def check_integrity(self) -> None:
-        """Recount the books of the manager and of every tier.
+        """Recount the index of the manager and of every tier.
 
         Raises:
             IntegrityError: Something disagrees: a defect of kvframe.
         """
         self.kv.check_integrity()
         for level in self.levels:
-            level.books.check_integrity()
+            level.index.check_integrity()
 
     def _wrong(self, level: Level, limit: float) -> Gone:
         """Pages of a tier that are not as they came in; a store is asked by its own worker."""
-        pages = level.books.stored()
+        pages = level.index.stored()
         if not isinstance(level, StoreTier):
             slots = np.array([place for _, place in pages], np.uint32)
             return [page for at, page in enumerate(pages) if not level.check(slots[at : at + 1])]

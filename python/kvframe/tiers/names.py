@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.tiers.books import Keys
+from kvframe.tiers.tier_index import Keys
 
 REMEMBERED = 4096
 """Salts and adapters whose names are kept at hand."""

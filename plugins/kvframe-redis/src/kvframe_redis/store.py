@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError as _Full
 
 from kvframe import TierError
 from kvframe.tiers import PageStore
-from kvframe.tiers.space import LONGEST_NAME
+from kvframe.tiers.object_keys import LONGEST_NAME
 
 SPREAD_MS = 999
 """Milliseconds over which `Redis.keep` spreads the ends of pages; a second passes between calls."""

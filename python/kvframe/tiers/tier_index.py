@@ -13,7 +13,7 @@ from kvframe.config.tiers import ResolvedTier
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.flat import UNKNOWN, Access
-from kvframe.tiers.space import Key
+from kvframe.tiers.object_keys import Key
 
 Keys = npt.NDArray[np.uint64]
 """A whole prefix, from its first page on: uint64 (pages, 2), low word first."""
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
     forgotten: Gone
 
 
-class Books:
+class TierIndex:
     """The index and the state of one tier, which the core keeps.
 
     Args:
@@ -210,7 +210,7 @@ class Books:
         return self._told - before
 
     def check_integrity(self) -> None:
-        """Recount the books.
+        """Recount the index.
 
         Raises:
             IntegrityError: Something disagrees.

@@ -11,10 +11,10 @@ import numpy as np
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, HandleError, UsageError
 from kvframe.flat import UNKNOWN, Access
-from kvframe.tiers.below import Read, StoreTier
-from kvframe.tiers.books import Keys, Stored
-from kvframe.tiers.levels import Levels
+from kvframe.tiers.base import Levels
 from kvframe.tiers.moves import Pages
+from kvframe.tiers.store_tier import Read, StoreTier
+from kvframe.tiers.tier_index import Keys, Stored
 
 State = Literal["queued", "looking", "promoting", "waiting", "onboarding", "done", "cancelled"]
 
@@ -66,7 +66,7 @@ class Upward(Levels):
     def _look(self, loading: Loading, place: int) -> None:
         """Ask shared stores, from a place on, for what no tier is known to have; then promote."""
         keys, now = loading.keys, self._clock()
-        known = max(self.host.books.present(keys), self._source(keys)[1])
+        known = max(self.host.index.present(keys), self._source(keys)[1])
         if loading.ticket is None and known < len(keys):
             for at, below in enumerate(self.below[place:], place):
                 if below.shared and below.is_up(now):
@@ -78,14 +78,14 @@ class Upward(Levels):
         """The nearest store that has most of a prefix, and how many pages of it."""
         now, best, most = self._clock(), None, 0
         for below in self.below:
-            found = below.books.find(keys) if below.is_up(now) else 0
+            found = below.index.find(keys) if below.is_up(now) else 0
             if found > most:
                 best, most = below, found
         return best, most
 
     def _promote(self, loading: Loading) -> None:
         below, found = self._source(loading.keys)
-        present = self.host.books.present(loading.keys)
+        present = self.host.index.present(loading.keys)
         loading.keys = loading.keys[: max(found, present)]
         loading.state = "waiting"
         if below is None or found <= present:
@@ -106,20 +106,20 @@ class Upward(Levels):
 
     def _sparing(self, keys: Keys) -> Keys:
         """As much of a prefix as fits without an eviction that ``when_full = "refuse"`` forbids."""
-        books = self.host.books
-        present = books.present(keys)
+        index = self.host.index
+        present = index.present(keys)
         try:
             self._refuse_loss(len(keys) - present)
         except BusyError:
             self.counters["deferred"] += 1
-            return keys[: present + books.counts()[0]]
+            return keys[: present + index.counts()[0]]
         return keys
 
     def _fetch(self, loading: Loading, below: StoreTier, stored: Stored) -> None:
         """The first stage."""
         keys, slots, host, codec = loading.keys, stored.slots, self.host, below.codec
         try:
-            source, _ = below.books.load(keys, stored.present, loading.use)
+            source, _ = below.index.load(keys, stored.present, loading.use)
         except CapacityError:
             self._give_up(host, stored.ticket)
             self._settle(host, stored.ticket, self._all(0))
@@ -156,14 +156,14 @@ class Upward(Levels):
     def _ask(self, loading: Loading, place: int) -> None:
         """Ask a store that others write to for what this process does not know of."""
         below = self.below[place]
-        keys, known = loading.keys, below.books.present(loading.keys)
+        keys, known = loading.keys, below.index.present(loading.keys)
         loading.state = "looking"
 
         def told(outcome: int | Exception) -> None:
             below.heard(outcome, self._clock())
             if not isinstance(outcome, Exception) and below.codec is codec:
                 parent = keys[known - 1 : known] if known else None
-                below.books.adopt(keys[known : known + outcome], parent)
+                below.index.adopt(keys[known : known + outcome], parent)
             if loading.state == "looking":
                 self._look(loading, place + 1)
 
@@ -174,9 +174,9 @@ class Upward(Levels):
 
     def _go_on(self, loading: Loading) -> None:
         """The second stage, once nothing of the prefix is still on its way to host memory."""
-        books, keys = self.host.books, loading.keys
-        found = books.find(keys)
-        if found < books.present(keys):
+        index, keys = self.host.index, loading.keys
+        found = index.find(keys)
+        if found < index.present(keys):
             return
         if loading.ticket is None:
             loading.loaded = found
@@ -186,7 +186,7 @@ class Upward(Levels):
             self._bring_in(loading, 0)
             return
         try:
-            ticket, slots = books.load(keys[:found], loading.start, loading.use)
+            ticket, slots = index.load(keys[:found], loading.start, loading.use)
         except CapacityError:
             self.counters["deferred"] += not loading.refused
             loading.refused = True
@@ -243,7 +243,7 @@ class Upward(Levels):
 
     def _awaited(self, loading: Loading) -> bool:
         """Whether another load waits for the pages that this one is bringing to host memory."""
-        at = self.host.books.find(loading.keys)
+        at = self.host.index.find(loading.keys)
         key = loading.keys[at : at + 1]
         others = [one for one in self._loading if one.state == "waiting"]
         return any(len(key) and np.array_equal(one.keys[at : at + 1], key) for one in others)

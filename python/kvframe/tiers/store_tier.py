@@ -1,4 +1,4 @@
-"""A tier below host memory: a store's objects, their books, and the worker that waits for it."""
+"""A tier below host memory: a store's objects, their index, and the worker that waits for it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kvframe.drivers.report import origin_of
 from kvframe.errors import ConfigError, KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
 from kvframe.registry.raised import one_line
-from kvframe.tiers.books import Books, Gone, Keys, as_keys, as_tuples
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.found import Found, adopt, listed
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.health import Pause, Trouble
-from kvframe.tiers.space import Key, Space, number
+from kvframe.tiers.object_keys import Key, Space, number
 from kvframe.tiers.store import PageStore
+from kvframe.tiers.tier_index import Gone, Keys, TierIndex, as_keys, as_tuples
 from kvframe.tiers.worker import Worker
 
 Bytes = npt.NDArray[np.uint8]
@@ -87,7 +87,7 @@ class StoreTier:
         self.name, self.config, self.worker = config.name, config, worker
         self._shapes = shapes
         self.set_space(space)
-        self.books = Books(tier, space.block_size, len(shapes))
+        self.index = TierIndex(tier, space.block_size, len(shapes))
         origin = origin_of(tier.store.loaded)
         with _told(f"{origin}: make()"):
             store = tier.store.loaded.descriptor.make(tier.store.options)
@@ -98,7 +98,7 @@ class StoreTier:
         self.store = store
         self.shared = tier.store.loaded.descriptor.shared
         kind = "remote" if self.shared else "disk"
-        self.gate = Gate(tier, self.books, kind, space.block_size)
+        self.gate = Gate(tier, self.index, kind, space.block_size)
         store.largest = self.codec.largest
         self.tight = 0  # puts in a row that the store did not keep whole
         self.putting = 0  # puts under way
@@ -142,7 +142,7 @@ class StoreTier:
         return self.found.foreign
 
     def stats(self) -> dict[str, int]:
-        """Counters of the store, beside those of the books."""
+        """Counters of the store, beside those of the index."""
         return {
             "corrupt": self.corrupt,
             "missing": self.missing,
@@ -186,7 +186,7 @@ class StoreTier:
                 self._refused.worked()
                 self._refusing.ends(f"{self._origin} keeps what it is given again")
             return
-        pages = self.books.tier.pages
+        pages = self.index.tier.pages
         told = f"{self._origin} is full or broken: {written.refused} pages that it was given are"
         self._refusing.begins(f"{told} not there; its capacity is {pages} pages", now)
 
@@ -211,10 +211,10 @@ class StoreTier:
     def used(self, keys: Keys) -> None:
         """A request uses pages, wherever it finds them."""
         if self._keeps:
-            for key in as_tuples(keys[: self.books.present(keys)]):
+            for key in as_tuples(keys[: self.index.present(keys)]):
                 self._used[key] = None
                 self._used.move_to_end(key)
-            while len(self._used) > self.books.tier.pages:
+            while len(self._used) > self.index.tier.pages:
                 self._used.popitem(last=False)
 
     def tend(self, now: int, *, last: bool = False) -> None:
@@ -248,7 +248,7 @@ class StoreTier:
 
     def _absent(self, doomed: dict[Key, Codec]) -> dict[Key, Codec]:
         """Those that are not here again by now."""
-        return {k: codec for k, codec in doomed.items() if not self.books.present(as_keys([k]))}
+        return {k: codec for k, codec in doomed.items() if not self.index.present(as_keys([k]))}
 
     def _tell_now(self, now: int) -> None:
         keys, self._telling, self._told_at = list(self._used), True, now
@@ -387,7 +387,7 @@ class StoreTier:
         """Take in what is there, as much of what was used last as there is room for."""
         self.found = found = listed(self.store, self.codec)
         self.corrupt += len(found.wrong)
-        taken, rest = adopt(self.books, found)
+        taken, rest = adopt(self.index, found)
         self.recovered = taken
         if self.shared:
             self._spoiled.update(map(number, found.wrong))

@@ -15,8 +15,8 @@ from kvframe.arguments import shown
 from kvframe.errors import BusyError, HandleError, UsageError
 from kvframe.request import Request
 from kvframe.results import Allocation
+from kvframe.tiers.base import Levels
 from kvframe.tiers.cost import Rate, SwapCost
-from kvframe.tiers.levels import Levels
 from kvframe.tiers.moves import Pages
 
 
@@ -66,7 +66,7 @@ class Swapping(Levels):
         tokens = self.kv.inspect.num_readable_tokens(seq)
         cost = cost.measured(self._out_rate.value, self._in_rate.value)
         nbytes = -(-tokens // self.block_size) * self._page_bytes()
-        free, cached, *_ = self.host.books.counts()
+        free, cached, *_ = self.host.index.counts()
         room = -(-tokens // self.block_size) <= free + cached
         fresh = self.kv._core.fingerprint(seq) is not None  # of the present weights
         if tokens and room and fresh and cost.prefers_swap(tokens, nbytes):
@@ -96,12 +96,12 @@ class Swapping(Levels):
                 )
         weights = self.kv._core.fingerprint(seq)
         self._refuse_loss(rows)
-        slots, evicted = self.host.books.lend(rows)
+        slots, evicted = self.host.index.lend(rows)
         try:
             lease = self.kv.pins.lease(seq, tokens) if tokens else None
             request = self.kv.preempt(seq)
         except Exception:
-            self.host.books.give_back(slots)
+            self.host.index.give_back(slots)
             raise
         self._evicted(self.host, evicted)
         swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
@@ -232,7 +232,7 @@ class Swapping(Levels):
     def _give_back(self, swapped: Swapped) -> None:
         slots, swapped._slots = swapped._slots, np.empty(0, np.uint32)
         self.host.left([((0, 0), int(slot)) for slot in slots])
-        self.host.books.give_back(slots)
+        self.host.index.give_back(slots)
 
     def _page_bytes(self) -> int:
         return sum(part.pool.layout.shape.page_bytes for part in self.parts)

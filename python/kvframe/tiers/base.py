@@ -12,13 +12,13 @@ import numpy as np
 from kvframe.errors import CapacityError, HandleError, UsageError
 from kvframe.flat import UNKNOWN, Access
 from kvframe.manager import KVCacheManager
-from kvframe.tiers.below import StoreTier
-from kvframe.tiers.books import Gone, Keys, Stored, as_tuples, keys_of
 from kvframe.tiers.gate import COMPUTED, USED
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Moves, Pages, Part
 from kvframe.tiers.names import Names
-from kvframe.tiers.space import Key
+from kvframe.tiers.object_keys import Key
+from kvframe.tiers.store_tier import StoreTier
+from kvframe.tiers.tier_index import Gone, Keys, Stored, as_tuples, keys_of
 
 T = TypeVar("T")
 Level = HostTier | StoreTier
@@ -61,7 +61,7 @@ class Levels:
 
         The last tier has room for all its pages: to make some ahead would lose them for nothing.
         """
-        pages = level.books.tier.pages
+        pages = level.index.tier.pages
         if level is self.levels[-1]:
             return pages
         return max(1, floor(share * pages + 0.5))
@@ -91,19 +91,19 @@ class Levels:
         self, level: Level, keys: Keys, use: Access = UNKNOWN
     ) -> tuple[Stored, Keys] | None:
         """Room for as much of a prefix as there is room for; None if there is none now."""
-        books = level.books
+        index = level.index
         try:
-            return books.store(keys, use), keys
+            return index.store(keys, use), keys
         except CapacityError:
-            free, cached, _, moving = books.counts()
-            present = books.present(keys)
+            free, cached, _, moving = index.counts()
+            present = index.present(keys)
             flight = level.config.in_flight - moving if moving else len(keys)
             fits = min(free + cached - present, flight, len(keys) - present - 1)
         if fits < 1:
             return None
         keys = keys[: present + fits]
         try:
-            return books.store(keys, use), keys
+            return index.store(keys, use), keys
         except CapacityError:
             return None
 
@@ -111,7 +111,7 @@ class Levels:
         """Pages have made room in a tier."""
         place = self.levels.index(level)
         if gone and place < len(self.below):
-            self.counters["dropped"] += level.books.take_unbacked()
+            self.counters["dropped"] += level.index.take_unbacked()
         if place:
             cleaned = self._cleaned[place - 1]
             cleaned.update((key, True) for key, _ in gone if key in cleaned)
@@ -134,7 +134,7 @@ class Levels:
             level.left(gone)
         place = self.levels.index(level)
         if place:
-            self.levels[place - 1].books.set_backed(keys_of(gone), False)
+            self.levels[place - 1].index.set_backed(keys_of(gone), False)
         if place < len(self.below):
             for key, _ in gone:
                 self._cleaned[place].pop(key, None)
@@ -142,12 +142,12 @@ class Levels:
     def _note_backed(self, place: int, keys: Keys) -> None:
         """Pages that a tier and the one right below it both have by now."""
         above, below = self.levels[place], self.levels[place + 1]
-        both = min(above.books.find(keys), below.books.find(keys))
-        above.books.set_backed(keys[:both], True)
+        both = min(above.index.find(keys), below.index.find(keys))
+        above.index.set_backed(keys[:both], True)
 
     def _settle(self, level: Level, ticket: int, good: list[int], *, keep: bool = False) -> int:
         """A transfer of a tier has ended; pages that are good."""
-        ended = level.books.end(ticket, good, keep=keep)
+        ended = level.index.end(ticket, good, keep=keep)
         self._left(level, ended.forgotten)
         return ended.good
 
@@ -158,7 +158,7 @@ class Levels:
     def _give_up(self, level: Level, ticket: int) -> None:
         """Cancel a transfer that may have ended, or been given up, before."""
         try:
-            gone = level.books.cancel(ticket)
+            gone = level.index.cancel(ticket)
         except HandleError:
             return
         self._left(level, gone)
@@ -174,7 +174,7 @@ class Levels:
 
     def _deadline(self, level: Level, ticket: int) -> None:
         if level.config.timeout_ms is not None and ticket:
-            level.books.set_deadline(ticket, self._clock() + ceil(level.config.timeout_ms))
+            level.index.set_deadline(ticket, self._clock() + ceil(level.config.timeout_ms))
 
     def _count_uses(self, keys: Keys, found: int) -> None:
         """A request found this many of its pages, and computes the others."""
@@ -191,13 +191,13 @@ class Levels:
 
     def _lasting(self, level: Level, keys: Keys) -> Keys:
         """What of a prefix a tier would keep: past its high mark it is evicted, to come again."""
-        return keys[: max(level.books.present(keys), self._marked(level, level.config.high))]
+        return keys[: max(level.index.present(keys), self._marked(level, level.config.high))]
 
     def _wanted(
         self, level: Level, keys: Keys, occasion: int | None = None, use: Access = UNKNOWN
     ) -> Keys:
         """What of a prefix a tier has or lets in; by default, as pages are computed or used."""
-        start = level.books.present(keys)
+        start = level.index.present(keys)
         names = [key.tobytes() for key in keys[start:]] if level.gate.counts_uses else []
         uses = np.zeros(len(keys) - start, np.uint32)
         uses[: len(names)] = [self._uses.get(name, 0) for name in names]

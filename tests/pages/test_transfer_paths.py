@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvframe import UsageError
-from kvframe.pages.ways import Ways
+from kvframe.pages.transfer_paths import Ways
 
 
 def test_a_transfer_takes_the_first_step_that_it_fits() -> None:

@@ -20,20 +20,20 @@ from kvframe.prompts import other_prompt
 from kvframe.renamed import CACHE, Renamed
 from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
 from kvframe.results import Allocation
-from kvframe.tiers.below import StoreTier, check_apart
-from kvframe.tiers.books import Keys, as_keys
+from kvframe.tiers.base import REMEMBERED
 from kvframe.tiers.cost import Rate
-from kvframe.tiers.downward import Downward
 from kvframe.tiers.ending import LIMIT_S, Ending, PollResult
 from kvframe.tiers.forgetting import Forgetting, Origins
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.inside import Inside
-from kvframe.tiers.levels import REMEMBERED
 from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
 from kvframe.tiers.names import Names
-from kvframe.tiers.space import Space
-from kvframe.tiers.swapping import Swapping
-from kvframe.tiers.upward import Loading, Upward
+from kvframe.tiers.object_keys import Space
+from kvframe.tiers.offload import Downward
+from kvframe.tiers.onboard import Loading, Upward
+from kvframe.tiers.store_tier import StoreTier, check_apart
+from kvframe.tiers.swap import Swapping
+from kvframe.tiers.tier_index import Keys, as_keys
 from kvframe.tiers.worker import Thread, Worker
 
 PREFETCH_TOKENS = 1 << 17
@@ -188,10 +188,10 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         pool = self.kv.lookup(request).tokens
         keys = self._keys(request)
         now = self._clock()
-        books = {level.name: level.books.find(keys) for level in self.levels}
+        index = {level.name: level.index.find(keys) for level in self.levels}
         up = {below.name: below.is_up(now) for below in self.below}
-        tiers = {n: found * self.block_size for n, found in books.items() if up.get(n, True)}
-        found, present = books[self.host.name], self.host.books.present(keys)
+        tiers = {n: found * self.block_size for n, found in index.items() if up.get(n, True)}
+        found, present = index[self.host.name], self.host.index.present(keys)
         leader = self._leader(keys[: found + 1]) if present > found else None
         return TierHit(pool, tiers, (present - found) * self.block_size, leader)
 
@@ -207,8 +207,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         if request.num_external_tokens or request.external_until:
             return self.kv.allocate(request)  # the caller brings KV itself
         keys = self._keys(request)
-        found = max([level.books.find(keys) for level in self._up()], default=0)
-        found = max(found, self.host.books.present(keys))
+        found = max([level.index.find(keys) for level in self._up()], default=0)
+        found = max(found, self.host.index.present(keys))
         (core,) = self.kv._prompts.rewritten([request])
         grant = self.kv.allocate(core.replace(external_until=found * self.block_size))
         self._requests[grant.seq] = self._use(request)
@@ -226,8 +226,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         if grant.load is not None:
             self._load(grant, keys, self._use(request))
         elif found:
-            here = keys[: self.host.books.present(keys)]
-            self.host.books.touch(here, self._use(request))
+            here = keys[: self.host.index.present(keys)]
+            self.host.index.touch(here, self._use(request))
             self._used(self.host, here)
         return grant
 
@@ -265,7 +265,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         self._work(timeout)
         now = self._clock()
         for level in self.levels:
-            late, forgotten = level.books.expire(now)
+            late, forgotten = level.index.expire(now)
             self._left(level, forgotten)
             if late:
                 self._late(level, late)
@@ -296,7 +296,7 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
             space.check_weights(below.name, below.config.store)
         freed = self.kv.set_weight_version(version)
         for level in self.levels:
-            self._left(level, level.books.clear())
+            self._left(level, level.index.clear())
         self._space = space
         for below in self.below:
             below.set_space(self._space)

@@ -153,7 +153,7 @@ def test_prefetches_past_the_limit_queue_and_say_so() -> None:
         ("cancelled", 0),
         ("done", 4),
     ]
-    free, cached, owned, moving = made.tiers.host.books.counts()
+    free, cached, owned, moving = made.tiers.host.index.counts()
     assert (free, cached, owned, moving) == (24, 8, 0, 0)
     made.tiers.check_integrity()
 
@@ -190,8 +190,8 @@ def test_a_full_tier_says_so_and_goes_on() -> None:
     made.tiers.poll()
     made.tiers.poll()
     shelf.fails = 1
-    made.tiers.below[0].books.forget(made.kv.blocks.hash_blocks(text(0, 13)))
-    made.tiers.host.books.set_backed(made.kv.blocks.hash_blocks(text(0, 13)), False)
+    made.tiers.below[0].index.forget(made.kv.blocks.hash_blocks(text(0, 13)))
+    made.tiers.host.index.set_backed(made.kv.blocks.hash_blocks(text(0, 13)), False)
     with pytest.raises(BusyError, match="try again after poll"):
         made.tiers.offload(grants[1].seq)
     assert made.kv.inspect.tickets() == []
@@ -223,7 +223,7 @@ def test_a_tier_that_is_nearly_full_writes_back_and_then_lets_go() -> None:
     assert made.tiers.lookup(text(1, 13)).tiers == {"host": 12, "below": 0}
     made.run(text(2, 17))
     made.settle()
-    assert made.tiers.host.books.counts()[0] == 4
+    assert made.tiers.host.index.counts()[0] == 4
     assert made.tiers.lookup(text(1, 13)).tiers["below"] == 12
     assert made.tiers.stats()["moved"].get("dropped", 0) == 0
     assert made.run(text(1, 13)).cached_tokens == 12
@@ -242,10 +242,10 @@ def test_a_late_answer_is_a_miss_and_its_places_wait_for_it() -> None:
     made.now += 1
     assert made.tiers.poll().rewound == [grant.seq]
     assert made.compute(grant.seq) == 13
-    assert made.tiers.host.books.counts() == (13, 0, 3, 3)
+    assert made.tiers.host.index.counts() == (13, 0, 3, 3)
     made.tiers.workers[1]._at_once = None  # type: ignore[attr-defined]
     made.settle()
-    assert made.tiers.host.books.counts() == (16, 0, 0, 0)
+    assert made.tiers.host.index.counts() == (16, 0, 0, 0)
     assert made.tiers.stats()["below"]["late"] == 1
     # It was late, not wrong: it may be tried again.
     assert made.tiers.lookup(one).tiers["below"] == 12

@@ -11,12 +11,12 @@ import msgspec
 from kvframe.arguments import is_int, shown
 from kvframe.errors import BusyError, CapacityError, UsageError
 from kvframe.flat import UNKNOWN, Access
-from kvframe.tiers.below import Read, Rows, StoreTier, Written
-from kvframe.tiers.books import Keys, as_keys, as_tuples
+from kvframe.tiers.base import Level, Levels
 from kvframe.tiers.gate import EVICTED
-from kvframe.tiers.levels import Level, Levels
 from kvframe.tiers.moves import Pages
-from kvframe.tiers.upward import Loading
+from kvframe.tiers.onboard import Loading
+from kvframe.tiers.store_tier import Read, Rows, StoreTier, Written
+from kvframe.tiers.tier_index import Keys, as_keys, as_tuples
 
 MOST_BEHIND = 1024
 """Prefixes that wait for room in a tier below; more are dropped, and counted."""
@@ -68,7 +68,7 @@ class Downward(Levels):
         wanted = self._wanted(self.host, keys, use=use)
         if len(wanted) < len(keys) and self._must_remember():
             self._remember(keys, pages[0])  # it may be wanted when it is about to be evicted
-        keys, present = self._lasting(self.host, wanted), self.host.books.present(wanted)
+        keys, present = self._lasting(self.host, wanted), self.host.index.present(wanted)
         if present == len(keys):
             return 0
         self._refuse_loss(len(keys) - present)
@@ -106,7 +106,7 @@ class Downward(Levels):
                     moved += self._back_up_now(held._replace(keys=wanted))
                 except BusyError:  # it would evict pages that the tier below lacks
                     break
-                if self.host.books.present(wanted) < len(wanted):
+                if self.host.index.present(wanted) < len(wanted):
                     break  # no room for it now
                 seen.update(held.table.tolist())
             clean += 1
@@ -116,20 +116,20 @@ class Downward(Levels):
     def tidy(self) -> None:
         """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
         for place, level in enumerate(self.levels):
-            pages, (free, *_) = level.books.tier.pages, level.books.counts()
+            pages, (free, *_) = level.index.tier.pages, level.index.counts()
             if pages - free <= self._marked(level, level.config.high):
                 continue
             short = pages - free - self._marked(level, level.config.low)
             if place < len(self.below) and self._cleaned[place]:
-                gone = level.books.evict_backed(as_keys(self._cleaned[place]), short)
+                gone = level.index.evict_backed(as_keys(self._cleaned[place]), short)
                 self._evicted(level, gone)
                 free, short = free + len(gone), short - len(gone)
             if not short:
                 continue
-            doomed = [page for _, page in level.books.order()[:short]]
+            doomed = [page for _, page in level.index.order()[:short]]
             if place < len(self.below):
                 doomed = self._clean(level, place, doomed[:MOST_CLEANED])
-            self._evicted(level, level.books.collect(free + len(doomed)))
+            self._evicted(level, level.index.collect(free + len(doomed)))
 
     # --- pool to host -------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Downward(Levels):
             self._held[block] = Held(keys[: at + 1], blocks[: at + 1], generation)
 
     def _back_up_now(self, held: Held) -> int:
-        self._refuse_loss(len(held.keys) - self.host.books.present(held.keys))
+        self._refuse_loss(len(held.keys) - self.host.index.present(held.keys))
         reserved = self._reserve(self.host, held.keys)
         if reserved is None or not reserved[0].ticket:
             return 0
@@ -208,8 +208,8 @@ class Downward(Levels):
 
     def _write(self, place: int, keys: Keys, use: Access = UNKNOWN) -> None:
         level, below = self.levels[place], self.below[place]
-        keys = self._lasting(below, keys[: level.books.find(keys)])
-        present = below.books.present(keys)
+        keys = self._lasting(below, keys[: level.index.find(keys)])
+        present = below.index.present(keys)
         if present == len(keys):
             self._note_backed(place, keys)
             return
@@ -225,7 +225,7 @@ class Downward(Levels):
         if not stored.ticket:
             return
         try:
-            source, slots = level.books.load(taken, stored.present, None)
+            source, slots = level.index.load(taken, stored.present, None)
         except CapacityError:
             self._give_up(below, stored.ticket)
             self._settle(below, stored.ticket, self._all(0))
@@ -314,12 +314,12 @@ class Downward(Levels):
             return
         below.tight += 1
         if below.tight == 2:
-            gone = below.books.collect(below.books.counts()[0] + written.refused)
+            gone = below.index.collect(below.index.counts()[0] + written.refused)
             self._evicted(below, gone)
             if gone:
                 self._put_off(place, keys)
                 return
-        may_go = below.books.counts()[1]
+        may_go = below.index.counts()[1]
         if not min(written.good) and (below.tight > 2 or not may_go):
             below.refuses(self._clock())
 
@@ -330,10 +330,10 @@ class Downward(Levels):
         if self.below[place].takes_puts(self._clock()):
             lost = self._lost(level, place, doomed)
         else:  # the store gets no calls now: these pages stay until their room is needed
-            lost = level.books.unbacked(doomed)
-        if level.config.when_full == "drop" and level.books.counts()[0] == 0:
+            lost = level.index.unbacked(doomed)
+        if level.config.when_full == "drop" and level.index.counts()[0] == 0:
             # A page on its way down cannot be evicted, and another would be evicted instead.
-            front = [page for _, page in level.books.order()[:1]]
+            front = [page for _, page in level.index.order()[:1]]
             if front == doomed[:1]:
                 return front
         kept = set(lost)
@@ -346,8 +346,8 @@ class Downward(Levels):
         This starts their transfer.
         """
         lost, below, cleaned = [], self.below[place], self._cleaned[place]
-        for page in level.books.unbacked(doomed):
-            prefix = level.books.prefix(page)
+        for page in level.index.unbacked(doomed):
+            prefix = level.index.prefix(page)
             chain = as_tuples(prefix)
             if cleaned.get(chain[-1]):
                 continue
@@ -367,11 +367,11 @@ class Downward(Levels):
         """
         if self.host.config.when_full != "refuse" or not self.below:
             return
-        books = self.host.books
-        short = rows - books.counts()[0]
+        index = self.host.index
+        short = rows - index.counts()[0]
         if short <= 0:
             return
-        lost = self._lost(self.host, 0, [page for _, page in books.order()[:short]])
+        lost = self._lost(self.host, 0, [page for _, page in index.order()[:short]])
         if lost:
             raise BusyError(
                 f"{len(lost)} pages would die that {self.below[0].name} has not yet: "
