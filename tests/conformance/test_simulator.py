@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kvframe import (
     CacheConfig,
     CapacityError,
     Config,
-    ConfigError,
     KVCacheManager,
-    KVFrameError,
     ModelConfig,
-    NeverFitsError,
     StaleHandleError,
-    UsageError,
 )
 
-from .helpers import available, cached, evicted, found, manager, owners, state, words
+from .helpers import available, cached, manager, owners, words
 
 
 def by_bytes(capacity: str, **cache: Any) -> KVCacheManager:
@@ -49,16 +44,6 @@ def test_bytes_become_blocks_and_growth_takes_what_is_missing() -> None:
     kv.release(seq)
     assert (available(kv), kv.pressure.usage()) == (10, 0.0)
     kv.check_integrity()
-
-
-@pytest.mark.scenario("IL-3")
-def test_a_pool_of_one_block_refuses_two_and_is_as_it_was() -> None:
-    kv = by_bytes("1600 B")
-    before = state(kv)
-    with pytest.raises(NeverFitsError, match="needs 2 blocks, but the whole pool has 1"):
-        kv.allocate(words(1, 2))
-    assert state(kv) == before
-    assert kv.counts().free == 1
 
 
 @pytest.mark.scenario("IL-6", "IL-B1", "IL-B4")
@@ -104,44 +89,6 @@ def test_a_block_goes_with_its_last_owner_and_no_further() -> None:
 # --- IL-B: what it got wrong ----------------------------------------------------------------------
 
 
-@pytest.mark.scenario("IL-B2", "VT5", "T31")
-def test_an_entry_goes_with_its_block() -> None:
-    kv = manager(2, 16)
-    cached(kv, words(1))
-    assert found(kv, words(1)) == 16
-    running = kv.allocate(words(2, 3)).seq
-    assert found(kv, words(1)) == 0
-    kv.release(running)
-    assert kv.allocate([*words(1), 5]).cached_tokens == 0
-
-
-@pytest.mark.scenario("IL-B3")
-def test_a_hit_is_owned_at_once_and_not_computed_again() -> None:
-    kv = manager(3, 16)
-    cached(kv, words(1))
-    taken = kv.stats.counters()["allocated"]
-    grant = kv.allocate(words(1, 2))
-    assert grant.cached_tokens == 16
-    assert kv.stats.counters()["allocated"] - taken == 1
-    assert kv.counts() == (1, 0, 2, 3)
-    hit = kv.block_table(grant.seq)[0]
-    assert owners(kv, hit) == 1
-    with pytest.raises(CapacityError):
-        kv.allocate(words(8, 9))
-    assert kv.block_table(grant.seq)[0] == hit
-
-
-@pytest.mark.scenario("IL-B4")
-def test_a_long_prefix_is_found_whole() -> None:
-    kv = manager(16, 16)
-    prompt = words(*range(10))
-    cached(kv, prompt)
-    assert found(kv, prompt) == 160
-    assert kv.lookup(prompt).tokens == 144
-    assert kv.lookup([*prompt[:150], 3]).tokens == 144
-    assert kv.lookup([3, *prompt]).tokens == 0
-
-
 @pytest.mark.scenario("IL-B5", "IL-B6")
 def test_waiting_requests_hit_what_was_computed_meanwhile() -> None:
     kv = manager(4, 16)
@@ -159,71 +106,6 @@ def test_waiting_requests_hit_what_was_computed_meanwhile() -> None:
     stats = kv.stats.counters()
     assert (stats["admissions"], stats["admissions_with_hit"], stats["hit_tokens"]) == (2, 1, 32)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 32)
-
-
-@pytest.mark.scenario("IL-B9", "IL-B8", "CB-B10")
-def test_what_was_freed_first_is_recycled_first() -> None:
-    kv = manager(4, 16)
-    for word in (1, 2, 3, 4):
-        cached(kv, words(word))
-    kv.allocate(words(9))
-    assert [found(kv, words(word)) for word in (1, 2, 3, 4)] == [0, 16, 16, 16]
-
-
-IMPOSSIBLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "less than a block": ({"capacity": "1599 B"}, {}),
-    "no block": ({"capacity": 0}, {}),
-    "blocks without tokens": ({"capacity": 8, "block_size": 0}, {}),
-    "tokens without bytes": ({"capacity": "16000 B"}, {"head_dim": 0}),
-    "no layers": ({"capacity": "16000 B"}, {"layers": 0}),
-    "more than 32 bits": ({"capacity": 2**32}, {}),
-    "more than 32 bits in bytes": ({"capacity": f"{1600 * 2**32} B"}, {}),
-    "negative": ({"capacity": -1}, {}),
-}
-
-
-@pytest.mark.scenario("IL-B10", "CB-B15", "MK-B11")
-@pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_an_impossible_capacity_is_told_before_anything_runs(name: str) -> None:
-    cache, model = IMPOSSIBLE[name]
-    shape = {"layers": 1, "kv_heads": 1, "head_dim": 50, "dtype": "int8"} | model
-    with pytest.raises(ConfigError):
-        Config.load(env={}, cache=cache, model=shape).resolve()
-
-
-@pytest.mark.scenario("IL-B12", "IL-B13")
-def test_what_comes_back_has_only_what_is_still_there() -> None:
-    kv = manager(5, 16)
-    grant = kv.allocate(words(1, 2), max_seq_len=64)
-    assert grant.prompt_tokens == 32
-    kv.commit(grant.seq, 32)
-    kv.append(grant.seq, words(3)[:10])
-    kv.commit(grant.seq, 42)
-    request = kv.preempt(grant.seq)
-    assert len(request) == 42
-    for gone, left in ((0, 32), (4, 16), (5, 0)):
-        if gone:
-            kv.release(kv.allocate(words(*range(10, 10 + gone))).seq)
-        grant = kv.allocate(request)
-        # Not added up over the times it came back, and nothing counts as computed that is gone.
-        assert (grant.cached_tokens, grant.prompt_tokens) == (left, 42)
-        assert kv.lengths(grant.seq) == (42, 42, left, left)
-        request = kv.preempt(grant.seq)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("IL-B14")
-@pytest.mark.parametrize("block", [-1, 10, 2**31 - 1])
-def test_nobody_names_blocks_that_are_not_his(block: int) -> None:
-    kv = manager(10, 16)
-    kv.allocate(words(1))
-    before = state(kv)
-    for ids in ([block], [0], [9]):
-        with pytest.raises(UsageError, match=r"block|free"):
-            kv.blocks.free(np.array(ids, np.int32))
-    with pytest.raises(KVFrameError):
-        kv.release(block)
-    assert state(kv) == before
 
 
 # --- U: its later unit tests ----------------------------------------------------------------------
@@ -253,43 +135,6 @@ def test_a_shared_head_is_there_once() -> None:
     assert kv.allocate([*words(1, 2, 3), 4]).cached_tokens == 48
 
 
-def pairs() -> KVCacheManager:
-    """Six blocks full with a = [1, 2], b = [3, 4], c = [5, 6], freed in this order."""
-    kv = manager(6, 16)
-    for pair in ((1, 2), (3, 4), (5, 6)):
-        cached(kv, words(*pair))
-    return kv
-
-
-@pytest.mark.scenario("U-3", "MK-B14", "V8")
-def test_a_newcomer_takes_the_oldest_and_then_a_tail() -> None:
-    kv = pairs()
-    kv.allocate(words(7, 8, 9))
-    assert evicted(kv) == 3
-    assert [found(kv, words(*pair)) for pair in ((1, 2), (3, 4), (5, 6))] == [0, 16, 32]
-
-
-@pytest.mark.scenario("U-4")
-def test_a_block_that_is_hit_is_no_room_for_what_missed() -> None:
-    kv = manager(2, 16)
-    cached(kv, words(1))
-    both = kv.allocate(words(1, 2)).seq
-    assert kv.counts().free == 0
-    for refused in (words(9), words(1, 3)):
-        with pytest.raises(CapacityError):
-            kv.allocate(refused)
-    kv.release(both)
-    assert kv.allocate(words(1, 3)).cached_tokens == 16
-
-
-@pytest.mark.scenario("U-5")
-def test_a_hit_makes_its_prefix_young() -> None:
-    kv = pairs()
-    kv.release(kv.allocate([*words(3, 4), 0], until=32).seq)
-    kv.allocate(words(7, 8, 9))
-    assert [found(kv, words(*pair)) for pair in ((1, 2), (3, 4), (5, 6))] == [0, 32, 16]
-
-
 @pytest.mark.scenario("U-7", "VT44")
 def test_the_queue_of_what_may_go_gives_up_its_middle() -> None:
     kv = manager(4, 16)
@@ -307,15 +152,3 @@ def test_the_queue_of_what_may_go_gives_up_its_middle() -> None:
     kv.allocate([*words(3), 0], until=16)
     assert order().tolist() == [2, 0]
     kv.check_integrity()
-
-
-@pytest.mark.scenario("U-11")
-def test_a_sharer_is_admitted_for_what_it_lacks() -> None:
-    kv = manager(6, 16)
-    kv.commit(kv.allocate(words(1, 2, 3, 4)).seq, 64)
-    shares = kv.allocate([*words(1, 2, 3), 7])
-    assert (shares.cached_tokens, kv.counts().free) == (48, 1)
-    kv.commit(shares.seq, 49)
-    free = kv.counts().free
-    same = kv.allocate(words(1, 2, 3, 4))
-    assert (same.cached_tokens, free - kv.counts().free) == (48, 1)

@@ -76,20 +76,6 @@ def test_an_inner_block_never_goes_before_what_follows_it() -> None:
     assert kv.counts().cached == 0
 
 
-@pytest.mark.scenario("SA-B3", "T17")
-def test_with_everything_pinned_the_answer_is_no() -> None:
-    kv = manager(2)
-    seq = kv.allocate(list(range(8))).seq
-    kv.commit(seq, 8)
-    before = state(kv, [seq])
-    with pytest.raises(CapacityError):
-        kv.allocate([9])
-    with pytest.raises(CapacityError):
-        kv.blocks.take(out=np.zeros(1, np.int32))
-    assert kv.evict_until(2) == 0
-    assert state(kv, [seq]) == before
-
-
 @pytest.mark.scenario("SA-B4")
 def test_capacity_is_in_blocks_and_a_prompt_does_not_eat_its_own_head() -> None:
     kv = manager(1000, 16)

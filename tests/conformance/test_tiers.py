@@ -9,14 +9,10 @@ from kvframe import (
     CapacityError,
     Config,
     ConfigError,
-    EventKind,
-    HandleError,
-    KVCacheManager,
-    NeverFitsError,
     Request,
 )
 
-from .helpers import available, cached, evicted, found, manager, owners, state, words
+from .helpers import available, manager
 
 
 @pytest.mark.scenario("T5", "T6")
@@ -64,102 +60,6 @@ def test_what_went_away_comes_back_in_other_pages_and_is_read_there() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.scenario("T11", "T14")
-def test_decode_steps_end_what_prefill_began() -> None:
-    kv = manager(6)
-    seqs = [kv.allocate([n] * 8).seq for n in (1, 2)]
-    for seq in seqs:
-        kv.commit(seq, 8)
-    locks = [kv.pins.lease(seq, 8) for seq in seqs]
-    kv.release(seqs.pop())
-    assert available(kv) == 2
-    with pytest.raises(CapacityError):
-        kv.allocate([3] * 12)
-    # No prefill comes any more: the tickets of the copies come back with the decode steps.
-    for done in locks:
-        kv.step(done=[done], append=seqs, tokens=[7])
-        with pytest.raises(HandleError):
-            kv.done(done)
-    assert available(kv) == 3
-    assert owners(kv, int(kv.block_table(seqs[0])[0])) == 1
-    kv.allocate([3] * 12)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("T24", "U-4")
-@pytest.mark.parametrize("policy", ["lru", "fifo", "lfu", "lfuda", "slru"])
-def test_what_cannot_be_helped_by_eviction_evicts_nothing(policy: str) -> None:
-    kv = manager(8, policy=policy)
-    held = kv.allocate([9] * 12).seq
-    cached(kv, words(1, 2, 3, size=4))
-    before = state(kv, [held])
-    for _ in range(50):
-        for refused in (
-            lambda: kv.allocate([8] * 24),
-            lambda: kv.allocate([*words(1, 2, 3, size=4), *[8] * 12]),
-            lambda: kv.append(held, [8] * 24),
-            lambda: kv.blocks.take(out=np.zeros(6, np.int32)),
-            lambda: kv.allocate([8] * 33),
-        ):
-            with pytest.raises((CapacityError, NeverFitsError)):
-                refused()
-    assert state(kv, [held]) == before
-    assert (evicted(kv), found(kv, words(1, 2, 3, size=4))) == (0, 12)
-
-
-@pytest.mark.scenario("T29")
-def test_events_of_one_salt_name_no_block_of_another() -> None:
-    kv = manager(16, event_log=True)
-    keys: dict[str, list[tuple[int, ...]]] = {}
-    for salt in ("", "s1", "s2"):
-        cached(kv, range(12), cache_salt=salt)
-        events = kv.log.take_events()
-        stored = events["kind"] == EventKind.STORE
-        keys[salt] = [tuple(key) for key in events["key"][stored].tolist()]
-        asked = kv.blocks.hash_blocks(list(range(12)), cache_salt=salt).tolist()
-        assert keys[salt] == [tuple(key) for key in asked]
-        # The later blocks, too: each follows one of its own tenant.
-        own = {*events["block"][stored].tolist(), 2**32 - 1}
-        assert set(events["value"][stored].tolist()) <= own
-    assert len({key for told in keys.values() for key in told}) == 9
-
-
-@pytest.mark.scenario("T30")
-def test_two_chains_that_end_alike_have_other_keys() -> None:
-    kv = manager(16)
-    one, two = words(1, 5, 9, size=4), words(2, 5, 9, size=4)
-    cached(kv, one)
-    assert kv.lookup([*two, 0]).tokens == 0
-    same = (kv.blocks.hash_blocks(one) == kv.blocks.hash_blocks(two)).all(axis=1)
-    assert same.tolist() == [False, False, False]
-    cached(kv, two)
-    assert kv.counts().cached == 6
-
-
-@pytest.mark.scenario("T31")
-@pytest.mark.parametrize("copies", [1, 2])
-def test_a_block_in_its_next_life_has_no_old_key(copies: int) -> None:
-    kv = manager(2 * copies)
-    seqs = [kv.allocate(words(1, 2 + n, size=4), read_cache=n == 0).seq for n in range(copies)]
-    for seq in seqs:
-        kv.commit(seq, 8)
-        kv.release(seq)
-    kv.allocate([9] * 8)
-    # With a second copy the key leads there; with none it leads nowhere.
-    assert found(kv, words(1, size=4)) == (4 if copies == 2 else 0)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("T32", "I6")
-@pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_of_a_prompt_that_is_all_there_a_token_is_left(blocks: int) -> None:
-    kv = manager(16)
-    prompt = words(*range(blocks), size=4)
-    cached(kv, prompt)
-    grant = kv.allocate(prompt)
-    assert 1 <= len(prompt) - grant.cached_tokens <= 4
-
-
 @pytest.mark.scenario("T36", "U-12")
 def test_with_no_place_to_suspend_to_overload_is_computed_again_and_ends() -> None:
     """Every pool runs full without a host tier: who gives way starts over, and all come to an end.
@@ -202,18 +102,3 @@ def test_with_no_place_to_suspend_to_overload_is_computed_again_and_ends() -> No
     assert not waiting
     assert kv.stats.counters()["resumed"] > 0
     assert available(kv) == 4
-
-
-@pytest.mark.scenario("T37", "MK-B11")
-def test_a_value_of_zero_reaches_the_core_and_no_key_is_dropped() -> None:
-    given = {"low": 0.5, "high": 0.6, "critical": 0.7, "reserve": 0}
-    kv = KVCacheManager(Config.load(env={}, pressure=given))
-    told = kv.inspect.options()
-    assert told["reserve"] == 0
-    kv = KVCacheManager(Config.load(env={}, pressure={**given, "reserve": 3}))
-    assert kv.inspect.options()["reserve"] == 3
-    # A priority of zero is the lowest there is, not "none given".
-    low, high = (kv.allocate([n] * 16, priority=n).seq for n in (0, 1))
-    assert kv.pressure.preemption_order([high, low], "lowest-priority")[0].seq == low
-    with pytest.raises(ConfigError, match="reserv"):
-        Config.load(env={}, pressure={"reserved": 1})

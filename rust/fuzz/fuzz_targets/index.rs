@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use dice::Dice;
 
 #[allow(dead_code)]
-#[path = "../../core/tests/property/dice.rs"]
+#[path = "../../core/tests/model/dice.rs"]
 mod dice;
 
 // As the tests have them: modules that look for each other at the root of the crate.

@@ -1,25 +1,29 @@
-//! The whole manager by arbitrary verbs: no panic, typed refusals that change nothing, a sound state
-//! after each, and what is said of a request holds for it alone in a pool.
+//! The whole manager by scripts that the input writes, beside the model of the property tests: any
+//! policy, options and layer groups, every verb, and the pages under them.
 #![no_main]
-
-#[path = "step/alone.rs"]
-mod alone;
-#[path = "../../core/tests/common/mod.rs"]
-mod common;
-#[path = "step/held.rs"]
-mod held;
-#[path = "step/request.rs"]
-mod request;
-#[path = "step/verbs.rs"]
-mod verbs;
-#[path = "step/world.rs"]
-mod world;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: verbs::Input| {
-    let Some(mut world) = world::World::new(&input.setup) else { return };
-    for verb in &input.verbs {
-        world.act(verb);
-    }
+#[path = "../../core/tests/common/mod.rs"]
+mod common;
+#[allow(dead_code)]
+#[path = "../../core/tests/model/mod.rs"]
+mod model;
+
+use model::dice::Dice;
+use model::{Op, VERBS, options, play, policies};
+
+/// Bytes of an operation: so many always, so that what the fuzzer changes in one moves no other.
+const RECORD: usize = 32;
+
+fuzz_target!(|input: &[u8]| {
+    let numbers = |bytes: &[u8]| -> Vec<u16> {
+        bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect()
+    };
+    let mut records = input.chunks(RECORD).map(numbers).filter(|record| !record.is_empty());
+    let Some(setup) = records.next() else { return };
+    let script: Vec<Op> =
+        records.map(|record| (usize::from(record[0]) % VERBS, record[1..].to_vec())).collect();
+    let policy = policies()[usize::from(setup[0]) % policies().len()];
+    play(options(&mut Dice::Tape(setup[1..].to_vec())), policy, &script);
 });

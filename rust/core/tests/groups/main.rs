@@ -2,7 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../property/dice.rs"]
+#[path = "../model/dice.rs"]
 #[allow(dead_code)]
 mod dice;
 mod gone;

@@ -7,8 +7,8 @@ use kvframe_core::sequence::Sequence;
 use kvframe_core::{Allocation, Error, Group, GroupKind, Manager, Options, Request, SeqId};
 
 use crate::common::picture;
-use crate::dice::Dice;
-use crate::groups;
+use crate::model::dice::Dice;
+use crate::model::groups;
 
 /// A request as it is asked, and how its owner grows it.
 #[derive(Debug, Clone)]

@@ -4,16 +4,12 @@ use kvframe_core::{HashAlgo, Options};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::dice::Dice;
-use crate::ops::{Run, VERBS};
-use crate::{options, policies};
-
-/// An operation, and the choices in it.
-type Op = (usize, Vec<u16>);
+use crate::model::dice::Dice;
+use crate::model::{Op, VERBS, options, play, policies};
 
 /// Operations of a script at the most, and the scripts that are tried.
 const OPERATIONS: usize = 60;
-const SCRIPTS: u32 = 400;
+const SCRIPTS: u32 = 200;
 
 fn script(operations: usize) -> impl Strategy<Value = Vec<Op>> {
     vec((0..VERBS, vec(any::<u16>(), 0..40)), 1..operations)
@@ -27,17 +23,6 @@ fn config(cases: u32) -> ProptestConfig {
         max_shrink_iters: 4000,
         ..Default::default()
     }
-}
-
-fn play(options: Options, policy: &str, script: &[Op]) {
-    let mut run = Run::new(options, policy, 0, Dice::Tape(Vec::new()));
-    for (verb, choices) in script {
-        run.dice = Dice::Tape(choices.iter().rev().copied().collect());
-        run.act(*verb);
-    }
-    // What is left of it has to end somehow: by dice, so that it does.
-    run.dice = Dice::new(1);
-    run.finish();
 }
 
 proptest! {

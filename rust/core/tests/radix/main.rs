@@ -1,7 +1,7 @@
 //! The radix index and path locks over a pool, without a manager: by hand and against a naive model.
 
 #[allow(dead_code)]
-#[path = "../property/dice.rs"]
+#[path = "../model/dice.rs"]
 mod dice;
 mod fuzz;
 mod harness;

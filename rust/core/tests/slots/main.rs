@@ -1,7 +1,7 @@
 //! Fixed slots: by hand, and random calls with the KV that an engine would have in them.
 
 #[allow(dead_code)]
-#[path = "../property/dice.rs"]
+#[path = "../model/dice.rs"]
 mod dice;
 mod engine;
 mod rows;
