@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, KVCacheManager, Pressure, UsageError
-from kvframe.pressure import PreemptionRule
+from kvframe import CapacityError, KVCacheManager, UsageError
 
 from .helpers import manager
-
-RULES: tuple[PreemptionRule, ...] = get_args(PreemptionRule)
 
 
 def four(kv: KVCacheManager) -> list[int]:
     seqs = [kv.allocate([token] * 16).seq for token in range(4)]
     kv.step(commit=(seqs, [16] * 4))
     return seqs
-
-
-@pytest.mark.scenario("F9")
-@pytest.mark.parametrize("rule", RULES)
-def test_one_is_preempted_where_one_is_enough(rule: PreemptionRule) -> None:
-    """Append is refused, one is preempted behind step 7, append is tried again."""
-    kv = manager(16)
-    running, ended = four(kv), 0
-    grows = running.pop(0)
-    for _ in range(4):
-        try:
-            kv.append(grows, [9])
-            break
-        except CapacityError:
-            for victim in kv.pressure.preemption_order(running, rule, usage=15 / 16)[:1]:
-                kv.preempt(victim.seq, fence=7)
-                running.remove(victim.seq)
-                ended += 1
-    assert ended == 1
-    with pytest.raises(CapacityError, match=r"only 0 .* \(4 wait for a fence to pass\)"):
-        kv.append(grows, [9])
-    kv.step(passed=7, append=[grows], tokens=[9])
-    assert kv.lengths(grows).slots == 17
-
-
-@pytest.mark.scenario("F9")
-def test_use_and_pressure_fall_with_the_call_and_room_comes_with_the_step() -> None:
-    kv = manager(16)
-    told: list[tuple[Pressure, Pressure]] = []
-    seqs = four(kv)
-    kv.pressure.add_callback(lambda *change: told.append(change))
-    assert (kv.pressure.usage(), kv.pressure.level()) == (1.0, Pressure.CRITICAL)
-    back = kv.pressure.preempt_to(0.5, seqs, "last-admitted", fence=7)
-    assert len(back) == 2
-    assert (kv.pressure.usage(), kv.pressure.level(), kv.counts().available) == (
-        0.5,
-        Pressure.NORMAL,
-        0,
-    )
-    assert told[-1][1] == Pressure.NORMAL
-    assert kv.pressure.preempt_to(0.5, seqs[:2], fence=7) == []
-    assert kv.inspect.snapshot().usage == 0.5
-    kv.step(passed=6)
-    assert kv.counts().available == 0
-    kv.step(passed=7)
-    assert (kv.pressure.usage(), kv.counts().available) == (0.5, 8)
-    kv.check_integrity()
 
 
 @pytest.mark.scenario("F9")
@@ -79,27 +27,6 @@ def test_pages_that_a_running_step_reads_are_not_given_out_by_a_bulk_verb() -> N
     assert {kv.blocks.owners(block).waiting for block in reads} == {1}
     with pytest.raises(UsageError, match="fence"):
         kv.pressure.preempt_to(0.5, seqs[:3], fence=-1)
-
-
-@pytest.mark.scenario("F9")
-def test_what_only_a_fence_shares_is_freed_by_its_other_owner() -> None:
-    kv = manager(16)
-    one = kv.allocate([1] * 16).seq
-    kv.commit(one, 16)
-    two = kv.fork(one)
-    assert kv.pressure.preemption_order([one, two]) == []
-    kv.release(one, fence=3)
-    for rule in RULES:
-        assert [v.frees for v in kv.pressure.preemption_order([two], rule)] == [4]
-        assert [v.frees for v in kv.pressure.preemption_order([two], rule, usage=0.0)] == [4]
-    kv.release(two)
-    # What is found while it waits has an owner again.
-    assert (kv.pressure.usage(), kv.counts().available) == (0.0, 12)
-    found = kv.allocate([1] * 13)
-    assert (found.cached_tokens, kv.pressure.usage()) == (12, 4 / 16)
-    kv.step(passed=3)
-    kv.check_integrity()
-    assert kv.counts().available == 12
 
 
 @pytest.mark.scenario("F9")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvframe import GroupConfig, HandleError, UsageError
+from kvframe import HandleError, UsageError
 
 from .helpers import cached, manager
 
@@ -43,23 +43,6 @@ def test_a_load_whose_end_is_never_told_lapses_and_not_before() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.scenario("T1", "T14", "V12")
-def test_leases_end_and_late_loads_cut_their_sequence() -> None:
-    kv = manager(8)
-    seq = kv.allocate([9] * 4).seq
-    kv.commit(seq, 4)
-    lease = kv.pins.lease(seq, 4)
-    kv.pins.set_deadline(lease, 5)
-    kv.release(seq)
-    grant = kv.allocate(PROMPT, num_external_tokens=12)
-    assert grant.load is not None
-    kv.pins.set_deadline(grant.load, 4)
-    assert kv.expire_until(9)[:2] == ([lease, grant.load], [grant.seq])
-    assert kv.lengths(grant.seq).slots == 0
-    assert kv.lookup([9] * 5).tokens == 4
-    kv.check_integrity()
-
-
 @pytest.mark.scenario("V12", "T9")
 @pytest.mark.parametrize("good", [0, 2, 3])
 def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
@@ -72,16 +55,4 @@ def test_what_a_load_brings_for_an_ended_sequence_is_cached(good: int) -> None:
     assert kv.loaded(grant.load, good) == []
     assert kv.lookup([*range(17)]).tokens == 4 + 4 * good
     assert kv.counts().referenced == 0
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("T1")
-def test_groups_that_came_to_different_lengths_go_as_far_as_the_shortest() -> None:
-    kv = manager(16, groups=[GroupConfig(name="a"), GroupConfig(name="b")])
-    grant = kv.allocate(PROMPT, num_external_tokens=12)
-    assert grant.load is not None
-    with pytest.raises(UsageError, match="3 blocks in each of 2 layer groups"):
-        kv.loaded(grant.load, [3, 4])
-    assert kv.loaded(grant.load, [3, 2]) == [grant.seq]
-    assert kv.lengths(grant.seq).committed == 8
     kv.check_integrity()

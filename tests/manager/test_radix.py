@@ -26,49 +26,12 @@ def radix(blocks: int = 16, block_size: int = 4, **cache: Any) -> KVCacheManager
     return manager(blocks, block_size, index="radix", **cache)
 
 
-@pytest.mark.scenario("ST2", "ST14", "S1")
-def test_sizes_count_what_is_shared_once() -> None:
-    kv = radix(16, 16)
-    a, b = list(range(24)), [*range(16), *range(100, 108)]
-    first, second = kv.allocate(a), kv.allocate(b)
-    for grant in (first, second):
-        kv.commit(grant.seq, 24)
-        kv.check_integrity()
-    kv.release(first.seq)
-    kv.release(second.seq)
-    kv.check_integrity()
-    assert kv.counts().cached == 1, "a superfluous copy goes with its owner; tails are not whole"
-
-
-@pytest.mark.scenario("ST1", "ST4", "ST6")
-def test_hits_are_whole_blocks_as_far_as_the_tokens_agree() -> None:
-    kv = radix()
-    cached(kv, range(12))
-    assert kv.lookup([*range(12), 99]).tokens == 12
-    assert kv.lookup([*range(6), 99, 99, 99]).tokens == 4
-    assert kv.lookup([99, *range(12)]).tokens == 0
-    off = radix(prefix_caching=False)
-    cached(off, range(12))
-    assert off.lookup([*range(12), 99]).tokens == 0
-
-
 @pytest.mark.scenario("ST18")
 def test_what_is_not_inserted_leaves_nothing() -> None:
     kv = radix()
     cached(kv, range(12), write_cache=False)
     assert kv.lookup([*range(12), 99]).tokens == 0
     assert kv.counts().free == 16
-
-
-@pytest.mark.scenario("ST19")
-def test_outputs_are_evicted_before_the_prompt() -> None:
-    kv = radix()
-    grant = kv.allocate(list(range(8)))
-    kv.append(grant.seq, list(range(100, 108)))
-    kv.commit(grant.seq, 16)
-    kv.release(grant.seq)
-    kv.evict_until(14)
-    assert kv.lookup([*range(8), *range(100, 108)]).tokens == 8
 
 
 @pytest.mark.scenario("ST13")
@@ -78,23 +41,6 @@ def test_a_reset_empties_the_tree() -> None:
     assert kv.inspect.dump() != ""
     kv.reset_prefix_cache()
     assert (kv.inspect.dump(), kv.counts().free) == ("", 16)
-
-
-@pytest.mark.scenario("ST7", "ST8", "S15", "S16")
-def test_namespaces_share_nothing() -> None:
-    kv = radix(64)
-    spaces: list[dict[str, Any]] = [
-        {},
-        {"cache_salt": "a", "lora_name": "bc"},
-        {"cache_salt": "ab", "lora_name": "c"},
-        {"cache_salt": "X"},
-        {"lora_name": "X"},
-    ]
-    for space in spaces:
-        assert kv.lookup([*range(8), 99], **space).tokens == 0
-        cached(kv, range(8), **space)
-        assert kv.lookup([*range(8), 99], **space).tokens == 8
-    assert kv.inspect.dump().count("namespace") == len(spaces)
 
 
 def test_items_part_prompts_with_the_same_tokens() -> None:

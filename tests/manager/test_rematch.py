@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kvframe import CapacityError, GroupConfig, KVCacheManager, UsageError
+from kvframe import KVCacheManager, UsageError
 from kvframe.stats import Rebuild, redrive
 
-from .helpers import cached, manager, state
+from .helpers import cached, manager
 
 PROMPT = list(range(21))
 
@@ -57,29 +57,6 @@ def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
 
 
 @pytest.mark.scenario("F31")
-def test_what_others_need_is_theirs_and_fresh_blocks_come_back() -> None:
-    kv, late = both()
-    others = kv.counts().free
-    kv.rematch(late)
-    assert kv.counts().free == others + 5
-    kv.allocate([9] * 4 * 26)
-    with pytest.raises(CapacityError):
-        kv.allocate([8] * 4)
-
-
-@pytest.mark.scenario("F31")
-def test_windows_take_only_what_they_need() -> None:
-    groups = (GroupConfig(name="full"), GroupConfig(name="near", kind="sliding_window", window=8))
-    kv, late = both(groups)
-    assert kv.rematch(late) == 20
-    near = kv.block_table(late, 1).tolist()
-    assert [block < 0 for block in near] == [True] * 3 + [False] * 3
-    kv.commit(late, 21)
-    kv.release(late)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F31")
 def test_a_chunk_may_grow_past_its_slots() -> None:
     kv = manager(32)
     first, late = kv.allocate(PROMPT).seq, kv.allocate(PROMPT, chunk=4).seq
@@ -90,58 +67,6 @@ def test_a_chunk_may_grow_past_its_slots() -> None:
     assert kv.lengths(late) == (21, 20, 20, 20)
     kv.extend(late, 21)
     kv.commit(late, 21)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F31")
-@pytest.mark.parametrize("why", ["no read", "private", "nothing", "other adapter"])
-def test_nothing_changes_where_nothing_can_be_had(why: str) -> None:
-    kv = manager(32)
-    late = kv.allocate(PROMPT, read_cache=why != "no read").seq
-    if why == "private":
-        kv.reset_prefix_cache()
-    if why != "nothing":
-        cached(kv, PROMPT, lora_name="a" if why == "other adapter" else "")
-    before = state(kv, [late])
-    assert kv.rematch(late) == 0
-    assert state(kv, [late]) == before
-
-
-@pytest.mark.scenario("F31")
-def test_a_step_in_flight_keeps_the_blocks_it_writes() -> None:
-    kv, late = both()
-    assert kv.rematch(late, fence=3) == 20
-    assert kv.counts() == (21, 0, 11, 32)
-    assert kv.stats.counters()["waiting_blocks"] == 5
-    kv.step(passed=3)
-    assert kv.counts() == (26, 0, 6, 32)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F31")
-def test_a_fork_keeps_what_it_shares() -> None:
-    kv, late = both()
-    fork = kv.fork(late)
-    before = kv.block_table(fork).tolist()
-    assert kv.rematch(late) == 0, "fresh slots behind the hit belong to both"
-    assert kv.block_table(fork).tolist() == before
-    kv.release(fork)
-    assert kv.rematch(late) == 20
-    kv.commit(late, 21)
-    kv.release(late)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F31")
-def test_who_fills_for_others_or_waits_stays_as_it_is() -> None:
-    kv = manager(32)
-    filler = kv.allocate(PROMPT).seq
-    joiner = kv.allocate(PROMPT, join=True).seq
-    cached(kv, PROMPT)
-    for seq in (filler, joiner):
-        assert kv.rematch(seq) == 0
-    kv.commit(filler, 21)
-    assert kv.inspect.num_readable_tokens(joiner) == 20
     kv.check_integrity()
 
 
@@ -249,15 +174,4 @@ def test_the_longest_load_is_joined_and_more_can_be_brought_behind_it() -> None:
         12,
         8,
     )
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F31")
-@pytest.mark.parametrize("index", ["hash", "radix"])
-def test_other_prompts_and_namespaces_join_nothing(index: str) -> None:
-    kv = manager(64, index=index)
-    kv.allocate(PROMPT, num_external_tokens=12)
-    assert kv.allocate([5, *PROMPT[1:]], join=True).joined_tokens == 0
-    assert kv.allocate(PROMPT, join=True, lora_name="a").joined_tokens == 0
-    assert kv.allocate([*PROMPT[:8], 7, 7, 7, 7, 7], join=True).joined_tokens == 8
     kv.check_integrity()

@@ -12,17 +12,13 @@ from kvframe import (
     CapacityError,
     Config,
     ConfigError,
-    GroupConfig,
     KVCacheManager,
-    NeverFitsError,
     Pressure,
     PressureConfig,
-    Request,
     UsageError,
 )
 from kvframe.policies import BatchedEviction
 
-from ..oracle.policies import known, serving
 from .helpers import cached, manager, registry, state
 
 NORMAL, HIGH, CRITICAL = Pressure
@@ -119,82 +115,6 @@ def test_the_reserve_keeps_nobody_out_of_an_empty_house() -> None:
     kv.release(kv.allocate([1] * 24).seq)
 
 
-@pytest.mark.scenario("U-12", "VT28")
-def test_what_can_never_fit_is_refused_at_once() -> None:
-    kv = manager(4)
-    kv.release(kv.allocate([1] * 12, max_seq_len=16).seq)
-    for most in (17, 2**32 - 1):
-        with pytest.raises(NeverFitsError, match="it can never fit"):
-            kv.allocate([1] * 12, max_seq_len=most)
-    with pytest.raises(NeverFitsError):
-        kv.allocate([1] * 17, chunk=4)
-    assert kv.counts() == (4, 0, 0, 4)
-
-
-@pytest.mark.scenario("VT28")
-def test_a_window_bounds_what_a_long_prompt_needs() -> None:
-    window = GroupConfig(name="w", kind="sliding_window", window=4)
-    kv = manager(4, groups=[window])
-    seq = kv.allocate([1] * 100, chunk=4, full_sequence_must_fit=True, max_seq_len=200).seq
-    for until in range(8, 104, 4):
-        kv.commit(seq, until - 4)
-        kv.extend(seq, until)
-    kv.check_integrity()
-    with pytest.raises(NeverFitsError):
-        manager(4, groups=[window, GroupConfig(name="full")]).allocate([1] * 100, chunk=4)
-
-
-@pytest.mark.scenario("VT28", "U-12")
-@pytest.mark.parametrize("size", [1, 3, 4, 9])
-@pytest.mark.parametrize("chunk", [2, 3, 5, 6, 10])
-@pytest.mark.parametrize("lag", [0, 1, 3])
-def test_a_chunk_that_lies_across_blocks_needs_them_all(size: int, chunk: int, lag: int) -> None:
-    """What is let in runs to its end alone; else it would be preempted for ever."""
-    for tokens in (1, chunk, chunk + 1, 2 * chunk + lag, 40):
-        # Blocks that the token at a place attends to, and its own.
-        first = [max(at - lag, 0) // chunk * chunk // size for at in range(tokens)]
-        most = max(at // size + 1 - start for at, start in enumerate(first))
-        group = GroupConfig(name="c", kind="chunked", chunk=chunk, lag=lag)
-        kv = manager(most, size, groups=[group])
-        seq = kv.allocate([1] * tokens, chunk=1, read_cache=False).seq
-        for until in range(2, tokens + 1):
-            kv.commit(seq, until - 1)
-            kv.extend(seq, until)
-        kv.check_integrity()
-        if most > 1:
-            with pytest.raises(NeverFitsError):
-                manager(most - 1, size, groups=[group]).allocate([1] * tokens, chunk=1)
-
-
-@pytest.mark.scenario("U-11")
-def test_a_shared_prefix_is_admitted_for_its_rest() -> None:
-    kv = manager(6)
-    head = list(range(12))
-    kv.commit(kv.allocate([*head, *[20] * 4]).seq, 16)
-    shares = kv.allocate([*head, *[30] * 4], full_sequence_must_fit=True)
-    assert (shares.cached_tokens, kv.counts().free) == (12, 1)
-    kv.commit(shares.seq, 16)
-    same = kv.allocate([*head, *[30] * 4])
-    assert (same.cached_tokens, kv.counts().free) == (12, 0)
-
-
-@pytest.mark.scenario("U-13")
-def test_two_that_would_outgrow_the_pool_do_not_run_together() -> None:
-    kv = manager(10)
-    first = kv.allocate([1] * 4, full_sequence_must_fit=True, max_seq_len=24).seq
-    second = Request([2] * 4, full_sequence_must_fit=True, max_seq_len=24)
-    for grown in range(5):
-        with pytest.raises(CapacityError):
-            kv.allocate(second)
-        kv.commit(first, 4 * (grown + 1))
-        kv.append(first, [7] * 4)
-    back = kv.preempt(first)
-    assert kv.allocate(second).granted_tokens == 4
-    # Who was promised its room is so again when it comes back.
-    with pytest.raises(CapacityError):
-        kv.allocate(back)
-
-
 # --- who gives way --------------------------------------------------------------------------------
 
 
@@ -216,25 +136,6 @@ def test_the_cheapest_gives_way_first() -> None:
         kv.pressure.preemption_order(seqs, "nearest")  # type: ignore[arg-type]
 
 
-@pytest.mark.scenario("CB-B6", "CB-B5", "CB-B13")
-def test_sharers_are_not_ended_for_nothing() -> None:
-    kv = manager(8)
-    one = kv.allocate([1] * 16).seq
-    kv.commit(one, 16)
-    forks = [kv.fork(one) for _ in range(3)]
-    empty = kv.allocate([]).seq
-    other = kv.allocate([2] * 4).seq
-    alone = kv.pressure.preemption_order([one, *forks, empty, other])
-    assert [(v.seq, v.frees) for v in alone] == [(other, 1)]
-    kv.append(forks[0], [3] * 5)
-    assert {v.seq: v.frees for v in kv.pressure.preemption_order([one, *forks])} == {forks[0]: 2}
-    for victim in kv.pressure.preemption_order([*forks, other]):
-        before = kv.counts()
-        kv.preempt(victim.seq)
-        now = kv.counts()
-        assert now.free + now.cached - before.free - before.cached == victim.frees
-
-
 # --- making room ----------------------------------------------------------------------------------
 
 
@@ -249,32 +150,6 @@ def test_collecting_frees_what_is_cached_and_no_more() -> None:
     assert kv.evict_until(2**32 - 1) == 2
     assert kv.counts() == (7, 0, 1, 8)
     assert kv.stats.counters()["evictions"] == 3
-
-
-@pytest.mark.scenario("I8")
-@pytest.mark.parametrize("policy", serving())
-def test_a_pool_grows_and_shrinks_under_every_policy(policy: str) -> None:
-    kv = manager(8, policy=policy, known=known())
-    cached(kv, range(12))
-    runs = kv.allocate([50] * 8).seq
-    kv.commit(runs, 8)
-    before = state(kv, [runs])
-    with pytest.raises(CapacityError, match="2 blocks from id 3 on are in use, the first is 3"):
-        kv.resize(3)
-    assert state(kv, [runs]) == before
-    kv.resize(5)
-    assert (kv.inspect.options()["blocks"], kv.counts()) == (5, (0, 3, 2, 5))
-    kv.release(runs)
-    kv.resize(2)
-    kv.check_integrity()
-    assert kv.lookup(list(range(13))).tokens == 8
-    kv.resize(12)
-    kv.check_integrity()
-    for head in (100, 200, 300, 400):
-        cached(kv, range(head, head + 16))
-        kv.check_integrity()
-    assert kv.counts() == (0, 12, 0, 12)
-    assert kv.lookup([*range(400, 417)]).tokens == 16
 
 
 def test_a_pool_may_be_neither_empty_nor_all_reserve() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from kvframe import GroupConfig, KVCacheManager, MMItem
 from kvframe.stats import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
 from tests.manager.helpers import cached, manager
 
+from ..oracle.machine import Setup
 from .walk import Walk
 
 
@@ -204,11 +204,10 @@ def test_what_is_cached_is_told_again_where_asked() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_mirror_fed_with_events_holds_what_the_cache_holds(seed: int) -> None:
     """Parents come before children, and what is removed was there."""
-    kv, reader = pair(24)
-    walk, mirror = Walk(kv, random.Random(seed), 4), dict[bytes, bytes | None]()
-    for _ in range(800):
-        walk.one()
-        for event in reader.feed(kv.log.take()):
+    walk, reader = Walk(Setup(blocks=24), f"mirror {seed}"), BlockEvents(4)
+    kv, mirror = walk.kv, dict[bytes, bytes | None]()
+    for _ in range(400):
+        for event in reader.feed(walk.one()):
             match event:
                 case AllBlocksCleared():
                     mirror.clear()

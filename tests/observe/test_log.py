@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from kvframe import GroupConfig, IntegrityError, KVCacheManager, Pressure, UsageError
+from kvframe import IntegrityError, KVCacheManager, Pressure, UsageError
 from kvframe.stats import BlockEvents, EventLog, Rebuild, redrive
 from kvframe.stats.snapshot import STATES
+from tests.amounts import amount, first_seed
 from tests.manager.helpers import manager
 
+from ..oracle.kinds import Kind
+from ..oracle.machine import Setup
 from .walk import Walk
 
-SEED = int(os.environ.get("KVFRAME_SEED", "20261"))
-STEPS, BLOCKS, SIZE = 1_500, 24, 4
+SEED = first_seed()
+STEPS = amount(400, 1_500)
 
 
-def group(name: str, kind: str, **options: Any) -> GroupConfig:
-    return GroupConfig(name=name, kind=kind, **options)  # type: ignore[arg-type]
-
-
-FULL = GroupConfig(name="full")
-KINDS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "null": {"hash": "xxh3-128", "null_block": True},
-    "slru": {"policy": "slru"},
-    "window": {"groups": [FULL, group("w", "sliding_window", window=6)]},
-    "chunked": {"groups": [group("c", "chunked", chunk=8), FULL]},
-    "sink": {"groups": [group("s", "sink_window", sink=3, window=6)]},
-    "state": {"groups": [FULL, group("s", "state", interval=8)]},
-    "wide": {"groups": [group("b", "full", block_size=8), group("w", "sliding_window", window=5)]},
-    "lag": {"groups": [FULL, group("d", "full", lag=3)]},
-    "cross": {"groups": [FULL, group("x", "cross")]},
-    "radix": {"index": "radix"},
-    "remap": {"remap_duplicates": True},
-    "partial": {"partial_hits": True},
-    "partial radix": {"index": "radix", "partial_hits": True},
+KINDS = {
+    "plain": Setup(blocks=24),
+    "null": Setup(blocks=24, hash="xxh3-128", null=True),
+    "slru": Setup(blocks=24, policy="slru"),
+    "window": Setup(blocks=24, kinds=(Kind("full", 4), Kind("sliding_window", 4, 6))),
+    "chunked": Setup(blocks=24, kinds=(Kind("chunked", 4, 8), Kind("full", 4))),
+    "sink": Setup(blocks=24, kinds=(Kind("sink_window", 4, 6, sink=3),)),
+    "state": Setup(blocks=24, kinds=(Kind("full", 4), Kind("state", 4, interval=8))),
+    "wide": Setup(blocks=24, kinds=(Kind("full", 8), Kind("sliding_window", 4, 5))),
+    "lag": Setup(blocks=24, kinds=(Kind("full", 4), Kind("full", 4, lag=3))),
+    "cross": Setup(blocks=24, kinds=(Kind("full", 4), Kind("cross", 4))),
+    "radix": Setup(blocks=24, index="radix"),
+    "remap": Setup(blocks=24, remap=True),
+    "partial": Setup(blocks=24, partial=True),
+    "partial radix": Setup(blocks=24, index="radix", partial=True),
+    "retained": Setup(blocks=24, retains=True),
 }
-PLAIN = ("plain", "null", "slru", "radix", "remap", "partial", "partial radix")
-"""Kinds whose computations can be joined."""
 
 
 def compare(kv: KVCacheManager, twin: Rebuild) -> None:
@@ -66,48 +60,33 @@ def compare(kv: KVCacheManager, twin: Rebuild) -> None:
     assert twin.lengths == {seq: row.lengths.slots for seq, row in taken.sequences.items()}
 
 
-def joined(logs: list[EventLog]) -> EventLog:
-    requests = {seq: request for log in logs for seq, request in log.requests.items()}
-    events = {name: np.concatenate([log.events[name] for log in logs]) for name in logs[0].events}
-    return EventLog(events, np.concatenate([log.ids for log in logs]), requests)
-
-
 @pytest.mark.scenario("I11", "I10", "CB-13", "FE-B19", "S1", "T41")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_random_walk_is_rebuilt_and_redriven(kind: str) -> None:
     """A failure prints the seed: run it again with KVFRAME_SEED=..."""
-    options = {"event_log": True, **KINDS[kind]}
-    kv = manager(BLOCKS, SIZE, **options)
-    twin = Rebuild(BLOCKS, SIZE, null_block=options.get("null_block", False))
-    dice = random.Random(f"{kind} {SEED}")
-    walk = Walk(kv, dice, SIZE, encoder=kind == "cross", joins=kind in PLAIN)
-    logs: list[EventLog] = []
+    setup = KINDS[kind]
+    walk = Walk(setup, f"{kind} {SEED}")
+    kv, twin = walk.kv, Rebuild(setup.blocks, setup.size, null_block=setup.null)
     levels: list[Pressure] = []
+    kv.pressure.add_callback(lambda _, level: levels.append(level))
+    logs: list[EventLog] = []
     try:
         for _ in range(STEPS):
-            walk.one()
+            logs.append(walk.one())
             kv.check_integrity()
-            if not levels or kv.pressure.level() != levels[-1]:
-                levels.append(kv.pressure.level())
-            logs.append(kv.log.take())
             twin.feed(logs[-1])
             compare(kv, twin)
     except BaseException as error:
         error.add_note(f"{kind}, KVFRAME_SEED={SEED}")
         raise
-    assert [level for _, level in twin.pressures] == levels[levels[0] == Pressure.NORMAL :]
+    assert [level for _, level in twin.pressures] == levels
     stats = kv.stats.counters()
-    for name in ("refused", "evictions", "copies", "loads", "leases", "forks", "resumed", "lent"):
-        assert stats[name] > 0, name
-    assert (stats["joined_tokens"] > 0) == (kind in PLAIN)
-    assert (stats["remapped"] > 0) == (kind == "remap")
-    whole = joined(logs)
-    again = manager(BLOCKS, SIZE, **options)
-    retold = redrive(whole, again)
+    assert min(stats["refused"], stats["evictions"]) > 0
+    again = setup.manager()
+    retold = redrive(EventLog.joined(logs), again)
     assert len(retold) > STEPS
     assert again.counts() == kv.counts()
-    before, after = kv.stats.counters(), again.stats.counters()
-    assert before | {"refused": 0} == after | {"refused": 0}
+    assert stats | {"refused": 0} == again.stats.counters() | {"refused": 0}
     again.check_integrity()
 
 

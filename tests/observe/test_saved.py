@@ -22,9 +22,11 @@ from kvframe.retention import Keep, Retention, TokenRange
 from kvframe.stats import EventLog, redrive
 from tests.manager.helpers import manager
 
+from ..oracle.machine import Setup
 from .walk import Walk
 
 SIZE = 4
+SETUP = Setup(blocks=24, size=SIZE)
 
 
 def same(one: EventLog, two: EventLog) -> None:
@@ -43,12 +45,9 @@ def same(one: EventLog, two: EventLog) -> None:
 
 
 def walked(steps: int = 300) -> tuple[KVCacheManager, EventLog]:
-    kv = manager(24, SIZE, event_log=True)
-    walk, logs = Walk(kv, random.Random(5), SIZE), []
-    for _ in range(steps):
-        walk.one()
-        logs.append(kv.log.take())
-    return kv, EventLog.joined(logs)
+    walk = Walk(SETUP, "saved")
+    logs = [walk.one() for _ in range(steps)]
+    return walk.kv, EventLog.joined(logs)
 
 
 @pytest.mark.scenario("F34")
@@ -62,7 +61,7 @@ def test_all_of_it_comes_back(tmp_path: Path, name: str) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [name]
     back = EventLog.load(path)
     same(log, back)
-    again = manager(24, SIZE, event_log=True)
+    again = SETUP.manager()
     redrive(back, again)
     assert again.counts() == kv.counts()
     written = path.read_bytes()

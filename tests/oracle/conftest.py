@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+
+from ..amounts import amount
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,6 +13,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def steps(request: pytest.FixtureRequest) -> int:
-    """Steps of the seeded walks, all together: --steps, else KVFRAME_STEPS, else 100,000."""
+    """Steps of the seeded walks, all together: --steps, else KVFRAME_STEPS."""
     asked = request.config.getoption("--steps", None)
-    return int(asked or os.environ.get("KVFRAME_STEPS", "100000"))
+    return int(asked or amount(20_000, 100_000, "KVFRAME_STEPS"))

@@ -22,6 +22,7 @@ from kvframe import (
     PressureConfig,
     Request,
 )
+from kvframe.stats import EventLog
 
 from ..policies.twins import TWINS
 from .dice import Dice
@@ -135,8 +136,8 @@ class Machine:
     done: int = 0
     level: int = 0
     trail: list[str] = field(default_factory=list)
-    log: list[dict[str, Any]] = field(default_factory=list)
-    """The event log of each call."""
+    logs: list[EventLog] = field(default_factory=list)
+    """Of each call."""
 
     def __post_init__(self) -> None:
         self.manager = self.setup.manager()
@@ -161,10 +162,11 @@ class Machine:
             got = call()
         except KVFrameError as caught:
             error = caught
-        self.log.append(self.kv.log.take_events())
-        self.o.pool.hear(self.log[-1])
+        self.logs.append(self.kv.log.take())
+        events = self.logs[-1].events
+        self.o.pool.hear(events)
         if self.o.pool.twin:
-            kinds, blocks, keys = (self.log[-1][name] for name in ("kind", "block", "key"))
+            kinds, blocks, keys = (events[name] for name in ("kind", "block", "key"))
             for row in np.flatnonzero(kinds == EventKind.STORE).tolist():
                 told_keys = self.o.pool.twin.stored.setdefault(int(blocks[row]), deque())
                 told_keys.append((int(keys[row][0]), int(keys[row][1])))

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from ..amounts import amount
 from .dice import Dice
 from .policies import serving
 from .rules_all import WEIGHTS, AllRules
 from .test_walk import SETUPS
 
-EXAMPLES, STEPS = 100, 40
+EXAMPLES, STEPS = amount(25, 100), 40
 SHRINK = [Phase.shrink] if os.environ.get("KVFRAME_SHRINK") else []
 """Shrinking takes minutes; the walk tells the same failure's seed and calls at once."""
 taken = 0
@@ -67,7 +68,6 @@ def test_any_calls_agree_with_the_model() -> None:
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
-            derandomize=True,
             phases=[Phase.explicit, Phase.generate, *SHRINK],
             suppress_health_check=list(HealthCheck),
         ),

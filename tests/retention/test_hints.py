@@ -10,19 +10,6 @@ from .helpers import SIZE, manager, prompt, serve, squeeze, start, there
 
 
 @pytest.mark.scenario("V6")
-def test_a_released_session_goes_first_and_what_is_shared_stays(index: str) -> None:
-    kv = manager(index, 8, sessions=True)
-    serve(kv, 1, 2, 3, session=1)
-    serve(kv, 1, 5, 6, session=2)
-    serve(kv, 8, session=9)
-    answer = kv.pins.hint(2, "release")
-    assert (answer.status, answer.blocks) == ("accepted", 2)
-    squeeze(kv, 2)
-    assert (there(kv, 1, 5), there(kv, 1, 2, 3), there(kv, 8)) == (1, 3, 1)
-    assert kv.pins.hint(2, "release").status == "missing"
-
-
-@pytest.mark.scenario("V6")
 def test_each_hint_is_answered(index: str) -> None:
     kv = manager(index, 10, sessions=True, pin_cap=0.2)
     serve(kv, 1, 2, 3, session=1)
@@ -42,20 +29,6 @@ def test_each_hint_is_answered(index: str) -> None:
     assert kv.pins.held() == [], "its pins end with it"
     kv.check_integrity()
     assert manager(index).pins.hint(1, "retain").status == "refused"
-
-
-@pytest.mark.scenario("V6")
-def test_a_pinned_session_keeps_what_its_blocks_follow(index: str) -> None:
-    kv = manager(index, 8, sessions=True)
-    serve(kv, 1, 2, session=1)
-    serve(kv, 1, 3, session=2)
-    answer = kv.pins.hint(2, "pin", owner="agent", lease=10)
-    assert (answer.status, answer.blocks) == ("accepted", 2)
-    squeeze(kv, 1)
-    assert (there(kv, 1, 2), there(kv, 1, 3)) == (1, 2)
-    assert kv.expire_until(10).pins == [answer.pin.receipt if answer.pin else 0]
-    squeeze(kv, 2)
-    assert there(kv, 1) == 0
 
 
 def test_what_is_retained_or_demoted_moves(index: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvframe import CapacityError, HandleError, PinInfo
+from kvframe import CapacityError, PinInfo
 
 from .helpers import SIZE, manager, prompt, serve, squeeze, there
 
@@ -46,33 +46,3 @@ def test_who_holds_it_can_be_asked(index: str) -> None:
     assert kv.blocks.owners(block).pins == [(first.receipt, "agent 7"), (second.receipt, "")]
     assert kv.pins.unpin_all("agent 8") == 0
     kv.check_integrity()
-
-
-@pytest.mark.scenario("T14", "V12")
-def test_a_lease_ends_the_pin_and_not_before(index: str) -> None:
-    kv = manager(index)
-    serve(kv, 1, 2)
-    pin = kv.pins.pin(prompt(1, 2), lease=5)
-    assert pin is not None
-    assert kv.expire_until(4).pins == []
-    assert kv.counts().referenced == 2
-    assert kv.expire_until(5).pins == [pin.receipt]
-    assert (kv.counts().referenced, kv.pins.held()) == (0, [])
-    with pytest.raises(HandleError, match="handed back before"):
-        kv.pins.unpin(pin)
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("V29")
-def test_new_weights_forget_what_is_pinned_and_kept(index: str) -> None:
-    kv = manager(index, sessions=True)
-    serve(kv, 1, 2, session=3)
-    pin = kv.pins.pin(prompt(1))
-    assert pin is not None
-    kv.pins.hint(3, "retain")
-    kv.set_weight_version("other weights")
-    assert there(kv, 1, 2) == 0
-    assert kv.pins.hint(3, "retain").status == "missing"
-    kv.check_integrity()
-    kv.pins.unpin(pin)
-    assert kv.counts() == (8, 0, 0, 8)

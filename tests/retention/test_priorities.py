@@ -7,7 +7,6 @@ import pytest
 
 from kvframe import (
     EventKind,
-    GroupConfig,
     Keep,
     Request,
     Retention,
@@ -54,32 +53,6 @@ def test_the_lower_priority_dies_first_even_if_newer(index: str) -> None:
     assert dead == [2, 1, 4, 3]
 
 
-@pytest.mark.scenario("T22")
-def test_reads_do_not_prolong_it(index: str) -> None:
-    kv = manager(index, 4)
-    serve(kv, 1, retention=every(Keep(90, 10)))
-    block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
-    for now, told in [(9, (90, 10)), (10, (35, None)), (11, (35, None))]:
-        kv.expire_until(now)
-        assert kv.pins.block_priority(block) == told
-        serve(kv, 1)
-        assert kv.pins.block_priority(block) == told
-    assert not kv.expire_until(3).changed
-
-
-@pytest.mark.scenario("ST28")
-def test_it_falls_evenly_where_that_is_asked(index: str) -> None:
-    kv = manager(index, 4)
-    serve(kv, 1, retention=every(Keep(100, 10, then=0, decay="linear")))
-    block = int(kv.lookup([*prompt(1), 9]).blocks[0][0])
-    fell = []
-    for now in range(1, 11):
-        kv.expire_until(now)
-        kv.check_integrity()
-        fell.append(kv.pins.block_priority(block).priority)
-    assert fell == [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
-
-
 @pytest.mark.scenario("V34")
 def test_breakpoints_say_what_is_worth_keeping(index: str) -> None:
     """Up to the breakpoint it stays for five minutes; behind it goes first."""
@@ -105,19 +78,6 @@ def test_a_preempted_request_comes_back_with_what_it_asked(index: str) -> None:
     kv.release(grant.seq)
     blocks = kv.lookup([*prompt(1, 2, 3), 9]).blocks[0]
     assert [kv.pins.block_priority(int(block)).priority for block in blocks] == [70, 70, 70]
-
-
-@pytest.mark.scenario("T23")
-def test_of_several_groups_all_blocks_of_a_range_are_kept() -> None:
-    groups = [
-        GroupConfig(name="full"),
-        GroupConfig(name="window", kind="sliding_window", window=2 * SIZE),
-    ]
-    kv = manager("hash", 16, groups=groups)
-    serve(kv, 1, 2, 3, retention=every(Keep(80)))
-    serve(kv, 5, 6, 7)
-    squeeze(kv, 6)
-    assert (there(kv, 1, 2, 3), there(kv, 5)) == (3, 0)
 
 
 @pytest.mark.scenario("I10", "I11")

@@ -5,7 +5,6 @@ KVFRAME_TIER_STEPS says how many; `make soak` takes a million.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from random import Random
 
@@ -15,9 +14,10 @@ import pytest
 from kvframe import BusyError, CapacityError
 from kvframe.tiers import Loading, Swapped
 
+from ..amounts import amount, first_seed
 from .helpers import BLOCK, SHAPE, Bytes, Engine, Shelf, below, host, kv_of, text
 
-STEPS = int(os.environ.get("KVFRAME_TIER_STEPS", "4000"))
+STEPS = amount(2_000, 4_000, "KVFRAME_TIER_STEPS")
 PROMPTS = [text(seed, 3 + 4 * seed) for seed in range(1, 8)]
 
 
@@ -202,7 +202,7 @@ class Soak:
 @pytest.mark.scenario("T5", "T7", "T8", "T15", "I12")
 def test_a_long_run_with_failures_ends_with_whole_indexes_and_right_pages() -> None:
     seeds, each = max(1, STEPS // 50_000), min(STEPS, 50_000)
-    for seed in range(seeds):
+    for seed in range(first_seed(), first_seed() + seeds):
         soak = Soak(seed)
         for step in range(each):
             soak.step()

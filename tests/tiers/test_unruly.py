@@ -5,7 +5,6 @@ KVFRAME_TIER_STEPS says how many; `make soak` takes 100,000.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,10 +17,11 @@ import pytest
 from kvframe import BusyError, CapacityError, TierError
 from kvframe.tiers import Inline
 
+from ..amounts import amount, first_seed
 from .helpers import BLOCK, Engine, Shelf, below, host
 from .test_soak import PROMPTS, page_of
 
-STEPS = int(os.environ.get("KVFRAME_TIER_STEPS", "800"))
+STEPS = amount(800, 800, "KVFRAME_TIER_STEPS")
 MOODS = ("well", "refuses", "refuses some", "lies", "loses", "fails", "hangs", "short", "full")
 
 
@@ -224,7 +224,7 @@ def _into(workers: list[Hanging]) -> Callable[[str], Any]:
 @pytest.mark.scenario("F13", "F14", "F17")
 def test_stores_that_do_what_they_like_end_in_misses_alone() -> None:
     seeds, each = max(1, STEPS // 20_000), min(STEPS, 20_000)
-    for seed in range(seeds):
+    for seed in range(first_seed(), first_seed() + seeds):
         long_run(seed, each)
 
 
