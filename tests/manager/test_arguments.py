@@ -1,4 +1,4 @@
-"""Arguments of any kind: an error of the tree, on one line not too long, and nothing changed."""
+"""Arguments of any kind: what is taken, and what is said of what is not."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from kvframe import (
     ConfigError,
     GroupConfig,
     KVCacheManager,
-    KVFrameError,
     NeverFitsError,
     PolicyError,
     Request,
-    RouterIndex,
-    SlotCache,
     UsageError,
 )
 from kvframe.blocks import BlockPool
-from kvframe.flat import Access, TierPolicy
+from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedPrefix
 from kvframe.retention import Keep, Retention, TokenRange
 
@@ -131,29 +128,6 @@ def test_a_block_that_there_is_not_is_said_to_be_none() -> None:
     assert state(kv, [seq]) == before
 
 
-@pytest.mark.scenario("I13")
-@pytest.mark.parametrize(
-    "name",
-    ["read_cache", "write_cache", "resumed", "partial", "full_sequence_must_fit", "join", "copy"],
-)
-def test_yes_or_no_is_asked_for_by_name(name: str) -> None:
-    kv = manager()
-    seq = kv.allocate([2, 3]).seq
-
-    def say(value: object) -> None:
-        if name == "copy":
-            kv.fork(seq, upto=0, copy=value)  # type: ignore[call-overload]
-        else:
-            kv.allocate([1], **{name: value})  # type: ignore[arg-type]
-
-    before = state(kv, [seq])
-    for value in (1, "yes", None):
-        with pytest.raises(UsageError, match=f"{name} = {value!r}: must be True or False"):
-            say(value)
-    assert state(kv, [seq]) == before
-    say(np.bool(False))
-
-
 @pytest.mark.scenario("V33", "V3")
 def test_numbers_of_numpy_are_numbers() -> None:
     """Engines and tokenizers count with them."""
@@ -169,89 +143,6 @@ def test_numbers_of_numpy_are_numbers() -> None:
         Keep(np.float64(80))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"block_size = 4\.0: must be a whole number"):
         Config(cache=CacheConfig(block_size=np.float32(4))).resolve()  # type: ignore[arg-type]
-
-
-SURROGATE = "\ud800"
-"""What JSON can bring and UTF-8 cannot say."""
-
-
-def managers_verbs(kv: KVCacheManager, seq: int) -> dict[str, Callable[[Any], object]]:
-    return {
-        "start": lambda value: kv.block_table(seq, start=value),
-        "seq": kv.append_placeholders,
-        "upto": lambda value: kv.commit(seq, value),
-        "commit": lambda value: kv.step(commit=value),
-        "cache_salt": lambda value: kv.allocate([1], cache_salt=value),
-        "lora_name": lambda value: kv.lookup([1], lora_name=value),
-        "encoder": lambda value: kv.lookup([1], encoder=value),
-        "mm_items": lambda value: kv.lookup([1], mm_items=[value]),
-        "version": kv.set_weight_version,
-        "pin": kv.pins.unpin,
-        "request": kv.can_allocate,
-        "callback": kv.pressure.add_callback,
-        "block": kv.inspect.explain_block,
-    }
-
-
-VALUES = [-1, 2**64, 1.5, None, SURROGATE, "y" * 5000, np.zeros((2, 2)), list(range(999)), object()]
-STRINGS = {"cache_salt", "lora_name", "version"}
-
-
-def is_fine(name: str, value: Any) -> bool:
-    if name in STRINGS:
-        return isinstance(value, str) and value != SURROGATE
-    return value is None and name == "commit"
-
-
-@pytest.mark.scenario("I13", "MK-B11")
-@pytest.mark.parametrize("name", [*managers_verbs(manager(), 0)])
-def test_a_managers_verbs(name: str) -> None:
-    kv = manager()
-    cached(kv, [1] * 4)
-    seq = kv.allocate([2, 3]).seq
-    before = state(kv, [seq])
-    for value in VALUES:
-        if is_fine(name, value):
-            continue
-        with pytest.raises(KVFrameError, match=name) as caught:
-            managers_verbs(kv, seq)[name](value)
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 250
-    assert state(kv, [seq]) == before
-    kv.check_integrity()
-
-
-def others() -> dict[str, Callable[[Any], object]]:
-    slots, router = SlotCache(2, 8), RouterIndex(2)
-    tier: TierPolicy[str] = TierPolicy.named("lru", 4)
-    return {
-        "slots": lambda value: SlotCache(value, 8),
-        "length": lambda value: SlotCache(2, value),
-        "least_copy": lambda value: SlotCache(2, 8, least_copy=value),
-        "capacity": lambda value: RouterIndex(2, capacity=value),
-        "block_size": RouterIndex,
-        "worker": router.add_worker,
-        "block hash": lambda value: router.stored(1, [value]),
-        "blocks": lambda value: TierPolicy.named("lru", value),
-        "depth": lambda value: tier.insert("a", depth=value),
-        "session": lambda value: tier.insert("a", use=Access(session=value)),
-        "priority": lambda value: slots.allocate([1], use=Access(priority=value)),
-        "n": tier.victims,
-    }
-
-
-@pytest.mark.scenario("I13", "IL-B10")
-@pytest.mark.parametrize("name", [*others()])
-def test_what_else_takes_numbers(name: str) -> None:
-    for value in (-(2**63) - 1, 2**64):
-        with pytest.raises(UsageError, match=name):
-            others()[name](value)
-
-
-@pytest.mark.scenario("IL-B10")
-def test_slots_are_counted_before_they_are_made() -> None:
-    with pytest.raises(UsageError, match="slots = 4294967294: must be between 1 and 1048576"):
-        SlotCache(2**32 - 2, 8)
 
 
 @pytest.mark.scenario("IL-B10", "CB-B15")
@@ -342,3 +233,57 @@ def test_an_error_that_cannot_be_told_is_named() -> None:
 
     with pytest.raises(PolicyError, match=r": MuteError \(test_arguments\.py:\d+\)$"):
         matched(Talks()).allocate([1])
+
+
+@pytest.mark.scenario("I13", "IL-B10")
+def test_flags_and_numbers_of_numpy_are_taken() -> None:
+    kv = manager()
+    options: dict[str, Any] = {
+        "read_cache": np.True_,
+        "partial": np.False_,
+        "priority": np.int16(-3),
+    }
+    grant = kv.allocate([1, 2, 3], **options)
+    kv.commit(grant.seq, np.int64(3))  # type: ignore[arg-type]
+    fork = kv.fork(grant.seq, upto=np.uint8(3), copy=np.True_)  # type: ignore[call-overload]
+    assert kv.lengths(fork).slots == 3
+    asked = Keep(np.int64(80), np.uint32(5), np.int8(1))  # type: ignore[arg-type]
+    ranges = [TokenRange(np.int64(0), np.uint16(2), asked)]  # type: ignore[arg-type]
+    kv.release(kv.allocate([7] * 5, retention=Retention(ranges)).seq)
+    assert "block 0" in kv.inspect.explain_block(np.int32(0))  # type: ignore[arg-type]
+    assert "block 1" in kv.inspect.explain_block(True)
+    assert kv.blocks.take(True).size == 1
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("I13", "MK-B11")
+def test_a_length_beside_the_tokens_is_theirs() -> None:
+    kv = manager()
+    for number in (1, 4, 2**32 - 1):
+        with pytest.raises(UsageError, match=f"num_tokens = {number}: the prompt has 3 tokens"):
+            kv.allocate([1, 2, 3], num_tokens=number)
+    assert kv.allocate([1, 2, 3], num_tokens=3).prompt_tokens == 3
+
+
+@pytest.mark.scenario("ST28", "I10")
+def test_what_is_asked_for_once_serves_many_requests() -> None:
+    """A generator of ranges used to be empty for the second request."""
+    asked = Retention(TokenRange(0, None, Keep(priority)) for priority in (60, 90))
+    kv = manager()
+    for first in (1, 2):
+        grant = kv.allocate([first] * 5, retention=asked)
+        kv.commit(grant.seq, 5)
+        block = int(kv.block_table(grant.seq)[0])
+        kv.release(grant.seq)
+        assert kv.pins.block_priority(block).priority == 90
+    kv.check_integrity()
+
+
+@pytest.mark.scenario("I13")
+def test_a_key_that_is_no_text_is_a_key() -> None:
+    tier: TierPolicy[str] = TierPolicy.named("arc", 2)
+    for key in ("\ud800", "\udfff"):
+        tier.insert(key)
+        tier.release([key])
+    assert tier.victims(1) == ["\ud800"]
+    tier.check_integrity()

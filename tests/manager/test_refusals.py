@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from kvframe import (
     NeverFitsError,
     StaleHandleError,
     UnknownSequenceError,
-    UsageError,
 )
 
 from .helpers import cached, manager, state
@@ -168,31 +166,3 @@ def test_a_ticket_settles_once() -> None:
         with pytest.raises(HandleError, match=f"ticket {plan.ticket} is unknown or already"):
             settle(plan.ticket)
     kv.check_integrity()
-
-
-MM_ITEMS: dict[str, Any] = {
-    "end before start": [(5, 2, b"x")],
-    "empty": [(2, 2, b"x")],
-    "negative": [(-1, 2, b"x")],
-    "past 32 bits": [(0, 2**32, b"x")],
-    "text": [(0, 2, "x")],
-    "too short": [(0, 2)],
-    "no tuple": [3],
-}
-
-
-@pytest.mark.parametrize("name", MM_ITEMS)
-def test_wrong_items_are_refused(name: str) -> None:
-    kv = manager()
-    for call in (kv.allocate, kv.lookup, kv.blocks.hash_blocks):
-        with pytest.raises((UsageError, TypeError)):
-            call([1] * 8, mm_items=MM_ITEMS[name])
-    assert kv.counts().free == 8
-
-
-@pytest.mark.parametrize("salt", [None, b"x", 3])
-@pytest.mark.parametrize("name", ["cache_salt", "lora_name"])
-def test_a_salt_that_is_no_text_is_told_by_name(name: str, salt: Any) -> None:
-    kv = manager()
-    with pytest.raises((UsageError, TypeError), match=name):
-        kv.allocate([1], **{name: salt})

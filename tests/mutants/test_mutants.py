@@ -5,15 +5,29 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.index import rows
+from tests.mutants import kills
 from tests.mutants.listing import MUTANTS, NOT_PLANTED, replanted
 from tests.mutants.mutant import Mutant
-from tests.mutants.run import ROOT, plant, verdict_of
+from tests.mutants.run import CORE, ROOT, plant, verdict_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_text_occurs_exactly_once(mutant: Mutant) -> None:
     source = (ROOT / mutant.source).read_text()
     assert plant(mutant, source) != source
+
+
+def test_the_tests_that_killed_mutants_are_there() -> None:
+    """Else a run begins with a test that is not there, and passes."""
+    names = {mutant.name for mutant in MUTANTS if not mutant.tests}
+    assert kills.load().keys() <= names
+    sources: dict[str, str] = {}
+    for name, (file, test) in kills.load().items():
+        if file not in sources:
+            places = [*CORE.glob(f"tests/{file}.rs"), *CORE.glob(f"tests/{file}/*.rs")]
+            places += CORE.glob("src/**/*.rs") if file == "lib" else ()
+            sources[file] = "".join(path.read_text() for path in places)
+        assert f"fn {test.rpartition(':')[2]}(" in sources[file], f"{name}: {file} {test}"
 
 
 def test_there_are_twenty_different_ones() -> None:
