@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -24,6 +24,9 @@ IDLE_S = 1.0
 
 LONGEST_IDLE_S = 30.0
 """The same, for one that does not answer: the time doubles up to here."""
+
+Watcher = Callable[[int, int, bytes], object]
+"""Called with the worker, the number and the payload of each batch, in order."""
 
 _log = logging.getLogger("kvframe.wire")
 
@@ -77,6 +80,7 @@ class Subscriber:
         self._lock, self._stopped = threading.RLock(), False
         self._applied = self._refused = self._resets = 0
         self._ended = (0, 0)
+        self._watcher: Watcher | None = None
 
     def add(
         self,
@@ -125,6 +129,10 @@ class Subscriber:
                 missed, replayed = self._ended
                 self._ended = missed + stream.missed, replayed + stream.replayed
             self.index.remove_worker(worker)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call this with each batch too, before it is applied."""
+        self._watcher = watcher
 
     def poll(self, timeout: float = 0.1) -> int:
         """Apply what has arrived, after at most so many seconds; returns how many batches."""
@@ -197,6 +205,8 @@ class Subscriber:
 
     def _apply(self, source: _Source, message: Message) -> None:
         self._applied += 1
+        if self._watcher is not None:
+            self._watcher(source.worker, message.number, message.payload)
         try:
             batch = decode(message.payload, rank=source.rank)
             source.ranks.add(batch.rank)
