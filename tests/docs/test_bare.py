@@ -36,7 +36,7 @@ class Barred:
 sys.meta_path.insert(0, Barred())
 '''
 
-MODULES = {"ml-dtypes": "ml_dtypes", "cupy-cuda13x": "cupy"}
+MODULES = {"ml-dtypes": "ml_dtypes", "cupy-cuda13x": "cupy", "pyzmq": "zmq"}
 """Where a package's module is not called as the package is."""
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from kvframe import _core
-from kvframe.bench import logs
+from kvframe.bench import logs, streams
 from kvframe.errors import TraceError
 from kvframe.files import TRACE_BYTES, read_open, read_stream
 from kvframe.spelling import did_you_mean
 from kvframe.stats.log import EventLog
 from kvframe.stats.saved import is_log
+from kvframe.wire.recording import is_recording
 
 SUFFIX = ".kvt.gz"
 
@@ -21,6 +22,7 @@ _DOUBTS = {
     "s": "whole numbers are read as seconds, as rows with chat_id have them; if they are "
     "milliseconds, say --time-unit ms",
 }
+_STORED = "events show what was stored: requests that found their whole prompt are missing"
 _TICKS = "a log's ticks are read as milliseconds; --time-unit says what its clock is in"
 
 
@@ -54,8 +56,8 @@ def load(name: str, block_size: int | None = None, time_unit: str | None = None)
 
     Args:
         name: a shipped name (it wins; write ``./conversation`` for a file of that name), a path to
-            Mooncake JSONL, kvframe's compact form or a saved `EventLog`, gzip or plain, or ``-``
-            for standard input.
+            Mooncake JSONL, kvframe's compact form, a saved `EventLog` or recorded KV events, gzip
+            or plain, or ``-`` for standard input.
         block_size: tokens a block where the rows do not say; 512 when None.
         time_unit: "ms" or "s", that of the times of JSONL rows or of a log's clock; when None,
             what the form of the rows says, and a log's ticks.
@@ -71,6 +73,9 @@ def load(name: str, block_size: int | None = None, time_unit: str | None = None)
         rows = logs.rows(EventLog.parse(data, label), label, time_unit)
         trace = _core.Trace.parse(rows, label)
         return Source(label, sha256, trace, time_unit or "tick", "" if time_unit else _TICKS)
+    if is_recording(data):
+        trace = _core.Trace.parse(streams.rows(data, label), label)
+        return Source(label, sha256, trace, "ms", _STORED)
     trace = _core.Trace.parse(data, label, block_size, time_unit)
     doubt = _DOUBTS[trace.time_unit] if trace.unit_in_doubt else ""
     return Source(label, sha256, trace, trace.time_unit, doubt)

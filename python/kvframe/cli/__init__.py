@@ -28,6 +28,7 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 COMMANDS = {
     "bench": "Replay real traffic under every policy.",
     "check": "Check FILE and print what it resolves to.",
+    "events": "Read the KV events of running engines.",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",

@@ -1,0 +1,1 @@
+"""KV events on real sockets, on this machine alone."""
