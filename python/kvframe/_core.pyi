@@ -166,10 +166,6 @@ class Manager:
         """
         Blocks under keys, up to the first that is not there.
         """
-    def fingerprint(self, /, seq: SupportsIndex | None = None) -> bytes | None:
-        """
-        The weights' fingerprint; None for a sequence that was admitted under others.
-        """
     def fits(self, /, request: Request) -> int:
         """
         Whether a request could be admitted: 0 never, 1 later, 2 now.
@@ -212,6 +208,10 @@ class Manager:
         """
         Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
         """
+    def hash_request(self, /, request: Request) -> Any:
+        """
+        Keys of a request's full blocks, as `hash_blocks` has them, whatever the index here.
+        """
     def hint(
         self,
         /,
@@ -225,6 +225,10 @@ class Manager:
     def holds(self, /, blocks: Any) -> tuple[Incomplete, Incomplete]:
         """
         How often each block is held one by one, and its generation.
+        """
+    def is_current(self, /, seq: SupportsIndex) -> bool:
+        """
+        Whether a sequence was computed under the present weights, and is not to be forgotten.
         """
     def keys_of_request(self, /, request: Request) -> Incomplete:
         """
@@ -364,6 +368,11 @@ class Manager:
         Running sequences in the order to preempt them: (sequence, blocks it frees, tokens computed);
         with `usage`, only those that bring use down to it.
         """
+    def prefix_of(self, /, block: SupportsIndex) -> tuple[Incomplete, Any]:
+        """
+        The blocks of the prefix that ends with `block`, and their keys; none of either where that is
+        not known.
+        """
     def prefix_statistics(self, /) -> tuple[dict, list[int], tuple[int, int, int, int]] | None:
         """
         Why admissions found no more: {reason: (admissions, tokens)}, admissions cut short by each
@@ -436,6 +445,10 @@ class Manager:
     def seq_lens(self, /, seqs: Any, out: Any) -> None:
         """
         Writes the lengths of `seqs`, in tokens with slots.
+        """
+    def sequence_keys(self, /, seq: SupportsIndex, upto: SupportsIndex) -> Any:
+        """
+        Keys of the full blocks of a sequence's first tokens, whatever the index here.
         """
     def sequence_snapshot(self, /, seq: SupportsIndex) -> dict:
         """
@@ -558,19 +571,6 @@ class Manager:
         """
         Outstanding tickets: (ticket, "copies" | "load" | "lease", blocks, deadline).
         """
-    def tier_keys(self, /, seq: SupportsIndex, upto: SupportsIndex) -> Any:
-        """
-        The keys under which lower tiers keep the full blocks of a sequence's first tokens.
-        """
-    def tier_keys_of_request(self, /, request: Request) -> Any:
-        """
-        The keys under which lower tiers keep a request's full blocks, whatever the index here.
-        """
-    def tier_prefix(self, /, block: SupportsIndex) -> tuple[Incomplete, Any]:
-        """
-        The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
-        none of either where that is not known.
-        """
     def touch(self, /, seqs: Any) -> None:
         """
         Sequences were read or scheduled.
@@ -598,6 +598,10 @@ class Manager:
     def wake(self, /) -> None:
         """
         Ends `sleep`.
+        """
+    def weight_version(self, /) -> bytes:
+        """
+        The version of the weights.
         """
 
 @disjoint_base

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe.arguments import is_int, shown
 from kvframe.errors import CapacityError, UsageError
-from kvframe.prompts import Prompts
-from kvframe.request import MMItem, TokenIds
-from kvframe.results import BlockCounts, Owners
+from kvframe.prompts import Prompts, check_alone
+from kvframe.request import MMItem, Request, TokenIds
+from kvframe.results import BlockCounts, BlockPrefix, Owners
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
 Keys = npt.NDArray[np.uint64]
@@ -142,21 +142,61 @@ class BlockPool:
 
     def hash_blocks(
         self,
-        prompt: TokenIds,
+        prompt: Request | TokenIds,
         *,
         cache_salt: str = "",
         lora_name: str = "",
         encoder: bytes = b"",
         mm_items: Iterable[MMItem] = (),
-    ) -> npt.NDArray[np.uint64]:
+    ) -> Keys:
         """Keys of a prompt's full blocks: uint64 of shape (blocks, 2), low word first.
 
         They are the keys under which a request for the prompt would store its blocks, after a
-        prefix matcher has rewritten it. The other arguments are as in `Request`.
+        prefix matcher has rewritten it. They are made whatever ``cache.index`` is.
+
+        Args:
+            prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`. A
+                request that neither reads nor writes the cache has no keys.
+            cache_salt: As in `Request`, which has its own of each.
+            lora_name: Likewise.
+            encoder: Likewise.
+            mm_items: Likewise.
+
+        Raises:
+            UsageError: A value is wrong, or is given beside a `Request`.
         """
+        keys: Keys
+        if isinstance(prompt, Request):
+            check_alone(cache_salt, lora_name, encoder, mm_items)
+            keys = self._core.hash_request(self._prompts.rewritten([prompt])[0])
+            return keys
         tokens, apart = self._prompts.stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
-        keys: npt.NDArray[np.uint64] = self._core.hash_blocks(tokens, **apart)
+        keys = self._core.hash_blocks(tokens, **apart)
         return keys
+
+    def sequence_keys(self, seq: int, upto: int | None = None) -> Keys:
+        """Keys of the full blocks of a sequence's first ``upto`` tokens, as `hash_blocks` has them.
+
+        Args:
+            seq: A running sequence.
+            upto: All computed tokens if None.
+
+        Returns:
+            uint64 of shape (blocks, 2); empty if nothing of the sequence may be found.
+        """
+        if upto is None:
+            upto = self._core.lengths(seq)[2]
+        keys: Keys = self._core.sequence_keys(seq, upto)
+        return keys
+
+    def prefix_of(self, block: int) -> BlockPrefix:
+        """The blocks of the prefix that ends with a findable block, and their keys.
+
+        For copies of what is about to be evicted (`Inspect.eviction_order`). Both are empty where
+        that is not known: the block is not findable, was published without its parents, or
+        ``cache.index`` is ``radix``, whose blocks have no keys.
+        """
+        return BlockPrefix(*self._core.prefix_of(block))
 
     def unhashed_blocks(self, seq: int) -> list[npt.NDArray[np.int32]]:
         """The blocks of a sequence that cannot be found, in table order: an int32 array a group.

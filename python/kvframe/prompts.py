@@ -12,12 +12,12 @@ from kvframe._core import Manager as Core
 from kvframe.config import Config
 from kvframe.drivers.admission import AdmissionDriver
 from kvframe.drivers.prefix import Answer, PrefixDriver
-from kvframe.errors import ConfigError, HeldError
+from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
 from kvframe.results import Allocation, Reason, StepResult
 
-PER_TRY = ("chunk", "until", "partial", "resumed")
+PER_TRY = ("chunk", "until", "partial", "resumed", "external_until")
 """Options of a request that each attempt to admit it may set anew."""
 
 
@@ -152,12 +152,18 @@ class Prompts:
             return [stored]
         return [one for one in (b"", *self._core.salts()) if self.salt_of(one) == salt]
 
-    def ready(self, requests: Sequence[Request]) -> Ready:
+    def ready(self, requests: Sequence[Request], external_until: int | None = None) -> Ready:
+        """The requests, each with what a matcher in Python makes and says of it.
+
+        ``external_until``: in place of what they say.
+        """
         cores = self.rewritten(requests)
         prompts = [
             None if core is request else other_prompt(core, request)
             for core, request in zip(cores, requests, strict=True)
         ]
+        if external_until is not None:
+            cores = [core.replace(external_until=external_until) for core in cores]
         matcher = self.matcher
         answers = [] if matcher is None else matcher.answers(self._core, cores)
         return Ready(cores, answers, prompts)
@@ -200,6 +206,19 @@ def other_prompt(stored: Request, asked: Request) -> npt.NDArray[np.uint32] | No
     """The prompt as it is stored, if it is another than the one that was asked for."""
     tokens = stored.prompt
     return None if tokens is None or np.array_equal(tokens, cast(Any, asked.prompt)) else tokens
+
+
+def check_alone(
+    cache_salt: str, lora_name: str, encoder: bytes, mm_items: Iterable[MMItem]
+) -> None:
+    """Check that nothing is given beside a request that it says itself.
+
+    Raises:
+        UsageError: Something is.
+    """
+    if cache_salt or lora_name or encoder or tuple(mm_items):
+        own = "cache_salt, lora_name, encoder and mm_items"
+        raise UsageError(f"{own} are the request's own: leave them out")
 
 
 def prompt_alone(

@@ -333,6 +333,32 @@ class Owners(NamedTuple):
     pins: list[tuple[int, str]]
 
 
+class BlockPrefix(NamedTuple):
+    """A prefix of cached blocks, from its first block on.
+
+    Attributes:
+        blocks: Their ids, int32.
+        keys: Their keys, uint64 of shape (blocks, 2).
+    """
+
+    blocks: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.uint64]
+
+
+class Origin(NamedTuple):
+    """What a request came with that sets its blocks apart.
+
+    Attributes:
+        cache_salt: Its salt, without what a prefix matcher adds to it.
+        lora_name: Its adapter; empty if it has none.
+        session: Its session's number; 0 if it has none.
+    """
+
+    cache_salt: str
+    lora_name: str
+    session: int
+
+
 class BlockCounts(NamedTuple):
     """Blocks: ``free + cached + referenced == total``, always."""
 

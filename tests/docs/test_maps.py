@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from kvframe import KVCacheManager
+from kvframe.tiers import Tiers
 
 ROOMS = ("pins", "blocks", "pressure", "stats", "log", "inspect")
 CORE = Path(__file__).parents[2] / "rust" / "core" / "src" / "lib.rs"
@@ -17,6 +18,12 @@ def test_the_manager_names_each_of_its_verbs_once() -> None:
     verbs = [name for name in dir(KVCacheManager) if not name.startswith("_")]
     assert len(verbs) + len(ROOMS) <= 40
     assert [name for name in ROOMS if f"``{name}``" not in told] == []
+    assert sorted(re.findall(r"(?<!`)`(\w+)`(?!`)", told)) == verbs
+
+
+def test_tiers_name_each_of_their_verbs_once() -> None:
+    told = (inspect.getdoc(Tiers) or "").split("Args:")[0].partition("How blocks go down")[2]
+    verbs = [name for name in dir(Tiers) if not name.startswith("_")]
     assert sorted(re.findall(r"(?<!`)`(\w+)`(?!`)", told)) == verbs
 
 

@@ -128,6 +128,23 @@ def test_min_hit_takes_all_or_nothing() -> None:
     kv.check_integrity()
 
 
+def test_an_attempt_says_what_can_be_brought_of_a_rewritten_prompt() -> None:
+    kv = matched(Timeless())
+    request = Request([*A[:4], 900, 17, 901, *A[4:], 7])
+    stored = kv.inspect.stored_request(request)
+    assert stored.prompt is not None
+    assert stored.prompt.tolist() == [*A, 7]
+    assert kv.inspect.stored_request(stored) is stored
+    given = kv.allocate(request, external_until=8)
+    assert (given.prompt_tokens, given.external_tokens) == (13, 8)
+    assert given.prompt is not None
+    assert given.prompt.tolist() == [*A, 7]
+    assert np.array_equal(kv.blocks.hash_blocks(request), kv.blocks.hash_blocks([*A, 7]))
+    with pytest.raises(UsageError, match="mm_items are the request's own"):
+        kv.blocks.hash_blocks(request, cache_salt="s")
+    kv.check_integrity()
+
+
 @pytest.mark.parametrize("way", ["num_external_tokens", "external_until"])
 def test_load_or_recompute(way: str) -> None:
     # A token takes 1 s to load after 5 s, and 2 s to compute.

@@ -71,12 +71,12 @@ def test_a_page_that_only_the_last_tier_has_is_not_backed_by_the_one_between() -
     engine.run(text(1, 17))
     engine.only_below()
     _, between, last = engine.tiers.levels
-    engine.tiers._left(between, between.index.clear())
+    engine.tiers._levels.left(between, between.index.clear())
     assert engine.run(text(1, 17)).external_tokens == 16
     index = engine.tiers.host.index
     assert len(index.unbacked([page for _, page in index.stored()])) == 4
     # The last one forgets; host memory has the only copy, which goes down as others push it out.
-    engine.tiers._left(last, last.index.clear())
+    engine.tiers._levels.left(last, last.index.clear())
     engine.run(text(2, 17))
     found = engine.tiers.lookup(text(1, 17)).tiers
     assert (found["below"], found["last"]) == (16, 16)
@@ -205,7 +205,7 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
     one, other = text(1, 17), text(2, 9)
     engine.run(other)
     index = engine.tiers.host.index
-    engine.tiers._write(0, index.prefix(index.stored()[-1][1]))
+    engine.tiers._demotion.write(0, index.prefix(index.stored()[-1][1]))
     engine.settle()
     engine.only_below()
     engine.run(one)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kvframe
-from kvframe import EvictionPolicy, Registry, Request
+from kvframe import EvictionPolicy, Registry
 from kvframe.policies import BatchedEviction
 
 from ..native.helpers import in_c
@@ -82,7 +82,7 @@ def test_backed_pages_die_first_and_then_whom_the_policy_names(policy: str) -> N
     for seed in range(3):
         engine.run(text(seed, 17))
     index = engine.tiers.host.index
-    index.set_backed(engine.tiers._keys(Request(text(1, 17))), True)
+    index.set_backed(engine.kv.blocks.hash_blocks(text(1, 17)), True)
     gone = [page for _, page in index.collect(8)]
     assert gone == [7, 6, 5, 4, 3, 2, 1, 0]
     engine.tiers.check_integrity()

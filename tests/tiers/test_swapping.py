@@ -121,7 +121,7 @@ def test_a_measured_bandwidth_is_that_of_the_copy_and_not_of_the_polls() -> None
     time.sleep(0.2)
     engine.settle()
     least = 5 * SHAPE.page_bytes / 0.1
-    for rate in (engine.tiers._out_rate.value, engine.tiers._in_rate.value):
+    for rate in (engine.tiers._swap.out_rate.value, engine.tiers._swap.in_rate.value):
         assert rate is not None
         assert rate > least
     engine.tiers.close()

@@ -36,7 +36,7 @@ def test_a_page_that_changed_in_a_store_is_found_on_its_way_further_down() -> No
     engine.run(text(1, 18))
     stores[0].flip(sorted(stores[0].objects)[0], 120)
     index = engine.tiers.below[0].index
-    engine.tiers._write(1, index.prefix(index.stored()[-1][1]))
+    engine.tiers._demotion.write(1, index.prefix(index.stored()[-1][1]))
     engine.settle()
     told = engine.tiers.stats()
     assert (told["below"]["corrupt"], told["below"]["failed_loads"] > 0) == (1, True)

@@ -120,11 +120,11 @@ def test_the_keys_of_a_block_in_the_pool_are_those_of_its_prompt() -> None:
     one = text(1, 17)
     used(engine, one)
     order = engine.kv.inspect.eviction_order().tolist()
-    blocks, keys = engine.kv._core.tier_prefix(order[0])
+    blocks, keys = engine.kv.blocks.prefix_of(order[0])
     assert keys.tolist() == engine.kv.blocks.hash_blocks(one).tolist()
     assert sorted(blocks.tolist()) == sorted(order)
     free = next(block for block in range(16) if block not in order)
-    assert [len(one) for one in engine.kv._core.tier_prefix(free)] == [0, 0]
+    assert [len(one) for one in engine.kv.blocks.prefix_of(free)] == [0, 0]
     radix = Engine([lazy(4)], blocks=16, options={"index": "radix"})
     used(radix, one)
     assert radix.tiers.make_room(16) == 0  # its blocks have no keys: `offload` tells them

@@ -24,7 +24,7 @@ from kvframe.manager.build import core_of, resolved_of
 from kvframe.manager.tables import Offsets, ragged, slot_count, widest
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
-from kvframe.prompts import PER_TRY, Prompts, check_index, prompt_alone
+from kvframe.prompts import PER_TRY, Prompts, check_alone, check_index, prompt_alone
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
@@ -118,7 +118,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.pressure = PressureRoom(core)
         self.stats = Stats(core, resolved, prompts)
         self.log = Log(core, size)
-        self.inspect = Inspect(core, resolved)
+        self.inspect = Inspect(core, resolved, prompts)
 
     @classmethod
     def from_toml(
@@ -166,9 +166,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """
         prompts = self._prompts
         if isinstance(prompt, Request):
-            if cache_salt or lora_name or encoder or tuple(mm_items):
-                own = "cache_salt, lora_name, encoder and mm_items"
-                raise UsageError(f"{own} are the request's own: leave them out")
+            check_alone(cache_salt, lora_name, encoder, mm_items)
         elif prompts.matcher is None:
             apart = space(cache_salt, lora_name, mm_items, encoder)
             return Hit(*self._core.lookup(prompt, **apart))
@@ -190,8 +188,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         Args:
             prompt: A `Request`, or token ids with the keywords of `Request`.
-            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial`` and
-                ``resumed``, which apply to this attempt.
+            **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial``,
+                ``resumed`` and ``external_until``, which apply to this attempt.
 
         Raises:
             NeverFitsError: The prompt needs more blocks than the pool has.
@@ -206,13 +204,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
         else:
             request, attempt = prompt, dict(options)
-        prompts = self._prompts
-        if prompts.are_plain:
+        prompts, external_until = self._prompts, attempt.pop("external_until", None)
+        if prompts.are_plain and external_until is None:
             return Allocation(*self._core.admit(request, **attempt))
         (held,) = prompts.waits([request])
         if held is not None:
             raise held
-        cores, answers, (rewritten,) = prompts.ready([request])
+        cores, answers, (rewritten,) = prompts.ready([request], external_until)
         answer = answers[0] if answers else None
         return Allocation(*self._core.admit(cores[0], **attempt, answer=answer), rewritten)
 

@@ -10,7 +10,9 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe.config import Resolved
 from kvframe.config.rules import reusable_unit
-from kvframe.results import PageRange, Span, Ticket, VisibleRange
+from kvframe.prompts import Prompts
+from kvframe.request import Request
+from kvframe.results import Origin, PageRange, Span, Ticket, VisibleRange
 from kvframe.stats.snapshot import SequenceState, Snapshot
 
 
@@ -21,8 +23,8 @@ class Inspect:
         resolved: The configuration, with its policies loaded.
     """
 
-    def __init__(self, core: Core, resolved: Resolved) -> None:
-        self._core, self.resolved = core, resolved
+    def __init__(self, core: Core, resolved: Resolved, prompts: Prompts) -> None:
+        self._core, self.resolved, self._prompts = core, resolved, prompts
         self._block_size = resolved.config.cache.block_size
 
     def snapshot(self) -> Snapshot:
@@ -88,6 +90,35 @@ class Inspect:
     def num_readable_tokens(self, seq: int) -> int:
         """Leading tokens that may be read: committed, and not still being loaded or joined."""
         return self._core.readable(seq)
+
+    def stored_request(self, request: Request) -> Request:
+        """The request as the cache knows it: itself, unless a prefix matcher rewrites prompts.
+
+        Its prompt is what the model computes, and what the keys and lengths of blocks go by.
+        """
+        return self._prompts.rewritten([request])[0]
+
+    def origin(self, request: Request | int) -> Origin:
+        """The salt, adapter and session that a request, or a running sequence's, came with."""
+        if isinstance(request, Request):
+            salt, adapter, session = request.origin()
+            as_stored = request.rewritten
+        else:
+            salt, adapter, session = self._core.origin(request)
+            as_stored = True
+        name = self._prompts.salt_of(salt) if as_stored else salt.decode()
+        return Origin(name, adapter.decode(), session)
+
+    @property
+    def weight_version(self) -> str:
+        """The version of the weights: ``cache.weight_version``, or what was set since."""
+        return self._core.weight_version().decode()
+
+    def is_current(self, seq: int) -> bool:
+        """Whether a sequence was computed with the present weights, and after the last reset of the
+        prefix cache that applies to it.
+        """
+        return self._core.is_current(seq)
 
     def visible_range(self, seq: int, group: int = 0) -> VisibleRange:
         """Which tokens the next token of a sequence attends to in a group, and which to mask.

@@ -6,10 +6,10 @@ plugin: a `PageStore`, described by the hook ``kvframe_store``.
 
 from __future__ import annotations
 
+from kvframe.tiers.base import PollResult
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
-from kvframe.tiers.ending import PollResult
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.object_keys import Space
 from kvframe.tiers.onboard import Loading

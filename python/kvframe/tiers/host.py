@@ -70,6 +70,10 @@ class HostTier:
         """Pages that fit."""
         return self.index.tier.pages
 
+    def stats(self) -> dict[str, int]:
+        """Counters beside those of the index."""
+        return {"corrupt": self.corrupt}
+
     def seal(self, slots: Pages) -> int:
         """Note the checksums of pages that have just come in; all are good."""
         if self._checked:

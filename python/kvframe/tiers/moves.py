@@ -13,6 +13,7 @@ import numpy.typing as npt
 from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.errors import ConfigError, UsageError
+from kvframe.manager import KVCacheManager
 from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
@@ -59,6 +60,8 @@ class Moves:
         worker: Runs what blocks.
         movers: For each part, the object that queues copies on its device; None where the worker
             copies host memory.
+        sums: Noted checksums of host pages, [parts][pages], to compare after every copy; None
+            compares none.
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class Moves:
         host: Sequence[NumpyPool],
         worker: Worker,
         movers: Sequence[Mover] | None = None,
+        sums: Callable[[Pages], npt.NDArray[np.uint64]] | None = None,
     ) -> None:
-        self._parts, self._host, self._worker, self._movers = parts, host, worker, movers
+        self.parts = parts
+        self._host, self._worker, self._movers, self._sums = host, worker, movers, sums
         self._queued: list[tuple[list[Event], Callable[[], None]]] = []
 
     def out(
@@ -121,7 +126,7 @@ class Moves:
             def copy() -> int:
                 good = before()
                 started = time.perf_counter()
-                self._copy_in(slots, pages, good)
+                self.bring_now(slots[:good], [some[:good] for some in pages])
                 _tell(took if good == len(slots) else None, started)
                 return good
 
@@ -169,24 +174,47 @@ class Moves:
         return len(ready)
 
     @property
+    def page_bytes(self) -> int:
+        """Bytes of a page, all parts together."""
+        return sum(part.pool.layout.shape.page_bytes for part in self.parts)
+
+    def pages(
+        self, kv: KVCacheManager, seq: int, start: int = 0, stop: int | None = None
+    ) -> list[Pages]:
+        """A sequence's pages in each part, from a row of its block table to another."""
+        groups = {part.group for part in self.parts}
+        tables = {group: kv.block_table(seq, group)[start:stop] for group in groups}
+        return [tables[part.group] for part in self.parts]
+
+    def alike(self, pages: Sequence[Pages], slots: Pages, good: int) -> int:
+        """Pages at the front that are in the pool as on the host, where that is compared."""
+        if self._sums is None:
+            return good
+        for part, some, sums in zip(self.parts, pages, self._sums(slots), strict=True):
+            for page in part.pool.verify(some[:good], sums[:good]):
+                good = min(good, int(np.flatnonzero(some == page)[0]))
+        return good
+
+    @property
     def busy(self) -> int:
         """Copies that are queued."""
         return len(self._queued)
 
     def out_now(self, pages: Sequence[Pages], slots: Pages) -> None:
         """Copy pages to the host, and wait for it."""
-        for part, host, some in zip(self._parts, self._host, pages, strict=True):
+        for part, host, some in zip(self.parts, self._host, pages, strict=True):
             if isinstance(part.pool, NumpyPool):
                 part.pool.copy_to(host, some, slots)
             else:
                 host.put(slots, part.pool.get(some))
 
-    def _copy_in(self, slots: Pages, pages: Sequence[Pages], good: int) -> None:
-        for part, host, some in zip(self._parts, self._host, pages, strict=True):
+    def bring_now(self, slots: Pages, pages: Sequence[Pages]) -> None:
+        """Copy pages from the host, and wait for it."""
+        for part, host, some in zip(self.parts, self._host, pages, strict=True):
             if isinstance(part.pool, NumpyPool):
-                host.copy_to(part.pool, slots[:good], some[:good])
+                host.copy_to(part.pool, slots, some)
             else:
-                part.pool.put(some[:good], host.get(slots[:good]))
+                part.pool.put(some, host.get(slots))
 
 
 def parts_of(

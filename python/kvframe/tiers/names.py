@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kvframe.results import Origin
 from kvframe.tiers.tier_index import Keys
 
 REMEMBERED = 4096
 """Salts and adapters whose names are kept at hand."""
 
-Covers = Callable[[bytes, bytes], bool]
-"""Whether a salt and an adapter are among those that are forgotten."""
+
+class Scope(NamedTuple):
+    """What a reset forgets: all that each of these applies to; None applies to everything."""
+
+    cache_salt: str | None
+    lora_name: str | None
+    session: int | None = None
+
+    def covers(self, origin: Origin) -> bool:
+        """Whether its salt and adapter are among those that are forgotten."""
+        return self.cache_salt in (None, origin.cache_salt) and self.lora_name in (
+            None,
+            origin.lora_name,
+        )
 
 
 class Names:
@@ -26,26 +39,26 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._drawn: dict[tuple[str | None, str | None], tuple[Covers, npt.NDArray[np.uint64]]] = {}
-        self._masks: dict[tuple[bytes, bytes], npt.NDArray[np.uint64]] = {}
+        self._drawn: dict[Scope, npt.NDArray[np.uint64]] = {}
+        self._masks: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
 
-    def renew(self, salt: str | None, adapter: str | None, covers: Covers) -> None:
-        """Give new, unused names to the pages for which ``covers`` is true."""
-        drawn = np.frombuffer(os.urandom(16), np.uint64)
-        self._drawn[salt, adapter] = covers, drawn
+    def renew(self, scope: Scope) -> None:
+        """Give new, unused names to the pages that a scope covers."""
+        self._drawn[scope] = np.frombuffer(os.urandom(16), np.uint64)
         self._masks.clear()
 
-    def of(self, keys: Keys, salt: bytes, adapter: bytes) -> Keys:
+    def of(self, keys: Keys, origin: Origin) -> Keys:
         """What pages of these keys are called now."""
         if not self._drawn:
             return keys
-        mask = self._masks.get((salt, adapter))
+        names = origin.cache_salt, origin.lora_name
+        mask = self._masks.get(names)
         if mask is None:
             mask = np.zeros(2, np.uint64)
-            for covers, drawn in self._drawn.values():
-                if covers(salt, adapter):
+            for scope, drawn in self._drawn.items():
+                if scope.covers(origin):
                     mask = mask ^ drawn
             if len(self._masks) >= REMEMBERED:
                 self._masks.clear()
-            self._masks[salt, adapter] = mask
+            self._masks[names] = mask
         return keys ^ mask

@@ -13,11 +13,14 @@ import numpy.typing as npt
 
 from kvframe.arguments import shown
 from kvframe.errors import BusyError, HandleError, UsageError
+from kvframe.manager import KVCacheManager
 from kvframe.request import Request
 from kvframe.results import Allocation
-from kvframe.tiers.base import Levels
+from kvframe.tiers.base import Levels, is_running
 from kvframe.tiers.cost import Rate, SwapCost
-from kvframe.tiers.moves import Pages
+from kvframe.tiers.demote import Demotion
+from kvframe.tiers.moves import Moves
+from kvframe.tiers.names import Scope
 
 
 @dataclass(eq=False)
@@ -34,7 +37,7 @@ class Swapped:
     request: Request
     tokens: int
     state: Literal["leaving", "out", "failed", "back", "dropped"] = "leaving"
-    _weights: bytes | None = None
+    _weights: str | None = None
     _slots: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
     def __len__(self) -> int:
@@ -42,202 +45,179 @@ class Swapped:
         return len(self._slots)
 
 
-class Swapping(Levels):
-    """Whole sequences, in pages of host memory that no prefix index contains."""
+class Swap:
+    """Whole sequences, in pages of host memory that no prefix index contains.
 
-    _out_rate: Rate
-    _in_rate: Rate
-    _swapped: WeakSet[Swapped]
-    _landed: list[int]
-    _rewound: list[int]
+    Attributes:
+        out_rate: Bytes a second from the pool to host memory, as measured.
+        in_rate: Bytes a second back.
+    """
+
+    def __init__(
+        self, kv: KVCacheManager, levels: Levels, demotion: Demotion, moves: Moves
+    ) -> None:
+        self._kv, self._levels, self._demotion, self._moves = kv, levels, demotion, moves
+        self._least = int(kv.inspect.resolved.config.cache.null_block)
+        self._out: WeakSet[Swapped] = WeakSet()
+        self.out_rate, self.in_rate = Rate(), Rate()
 
     def preempt(self, seq: int, cost: SwapCost) -> Swapped | Request:
-        """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
-
-        Measured bandwidths stand in for the stated ones as soon as there are some. Where host
-        memory has no room, or none now, it is computed again.
-
-        Returns:
-            A `Swapped` for `swap_in`, or the request for `allocate`.
-        """
-        self._check_open()
+        """Swap a sequence out, or preempt it to be computed again; see `Tiers.preempt`."""
         if not isinstance(cost, SwapCost):
             raise UsageError(f"cost = {shown(cost)}: must be a SwapCost")
-        tokens = self.kv.inspect.num_readable_tokens(seq)
-        cost = cost.measured(self._out_rate.value, self._in_rate.value)
-        nbytes = -(-tokens // self.block_size) * self._page_bytes()
-        free, cached, *_ = self.host.index.counts()
-        room = -(-tokens // self.block_size) <= free + cached
-        fresh = self.kv._core.fingerprint(seq) is not None  # of the present weights
-        if tokens and room and fresh and cost.prefers_swap(tokens, nbytes):
+        kv = self._kv
+        tokens = kv.inspect.num_readable_tokens(seq)
+        cost = cost.measured(self.out_rate.value, self.in_rate.value)
+        rows = self._rows(tokens)
+        free, cached, *_ = self._levels.host.index.counts()
+        fits = rows <= free + cached
+        faster = cost.prefers_swap(tokens, rows * self._moves.page_bytes)
+        if tokens and fits and kv.inspect.is_current(seq) and faster:
             with suppress(BusyError):
                 return self.swap_out(seq)
-        self.counters["recomputed"] += 1
-        return self.kv.preempt(seq)
+        self._levels.counters["recomputed"] += 1
+        return kv.preempt(seq)
 
     def swap_out(self, seq: int) -> Swapped:
-        """Preempt a sequence and keep all that it has computed in host memory.
-
-        Its handle is stale at once; its blocks are held until they are copied.
-
-        Raises:
-            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
-            CapacityError: Host memory has no room; nothing has changed.
-            UsageError: A window has given blocks up: they cannot come back.
-        """
-        self._check_open()
-        tokens = self.kv.inspect.num_readable_tokens(seq)
-        rows = -(-tokens // self.block_size)
-        pages = [self.kv.block_table(seq, part.group)[:rows] for part in self.parts]
-        for part, some in zip(self.parts, pages, strict=True):
+        """Copy all that a sequence has computed to host memory; see `Tiers.swap_out`."""
+        kv, levels, host, moves = self._kv, self._levels, self._levels.host, self._moves
+        tokens = kv.inspect.num_readable_tokens(seq)
+        rows = self._rows(tokens)
+        pages = moves.pages(kv, seq, 0, rows)
+        for part, some in zip(moves.parts, pages, strict=True):
             if (some < self._least).any():
                 raise UsageError(
                     f"group {part.group} of {seq:#x} has given blocks up: recompute it"
                 )
-        weights = self.kv._core.fingerprint(seq)
-        self._refuse_loss(rows)
-        slots, evicted = self.host.index.lend(rows)
+        weights = kv.inspect.weight_version if kv.inspect.is_current(seq) else None
+        self._demotion.refuse_loss(rows)
+        slots, evicted = host.index.lend(rows)
         try:
-            lease = self.kv.pins.lease(seq, tokens) if tokens else None
-            request = self.kv.preempt(seq)
+            lease = kv.pins.lease(seq, tokens) if tokens else None
+            request = kv.preempt(seq)
         except Exception:
-            self.host.index.give_back(slots)
+            host.index.give_back(slots)
             raise
-        self._evicted(self.host, evicted)
+        levels.evicted(host, evicted)
         swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
-        self._swapped.add(swapped)
-        self.counters["swapped_out"] += rows
+        self._out.add(swapped)
+        levels.counters["swapped_out"] += rows
         if lease is None:
             swapped.state = "out"
             return swapped
 
         def copied(outcome: int | Exception) -> None:
-            self.kv.done(lease)
+            kv.done(lease)
             if swapped.state == "dropped":
-                self._give_back(swapped)
+                self._free(swapped)
                 return
             swapped.state = "failed" if isinstance(outcome, Exception) else "out"
             if swapped.state == "failed":
-                self.counters["failed_swaps"] += 1
-                self._give_back(swapped)
+                levels.counters["failed_swaps"] += 1
+                self._free(swapped)
 
-        took = partial(self._out_rate.add, rows * self._page_bytes())
-        self.moves.out(pages, slots, lambda: self.host.seal(slots), copied, took)
+        took = partial(self.out_rate.add, rows * moves.page_bytes)
+        moves.out(pages, slots, lambda: host.seal(slots), copied, took)
         return swapped
 
     def swap_in(self, swapped: Swapped) -> Allocation:
-        """Admit a swapped sequence and bring its pages back, as they were.
-
-        `poll` says when it has landed: it is then as long as it was. If pages are not as they went
-        out, it is rewound to what is good. What other weights computed does not come back.
-
-        Raises:
-            BusyError: It is still on its way out.
-            HandleError: It is back already, or was dropped.
-            CapacityError: The pool has no room now; it stays swapped.
-        """
-        self._check_open()
-        _check_swapped(swapped)
+        """Allocate a swapped sequence and bring its pages back; see `Tiers.swap_in`."""
+        _check_not_taken(swapped)
         if swapped.state == "leaving":
             raise BusyError("the sequence is still on its way out: try again after poll()")
-        if swapped.state in ("back", "dropped"):
-            raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
-        request = swapped.request
-        if swapped._weights != self.kv._core.fingerprint():
+        kv, request, size = self._kv, swapped.request, self._kv.block_size
+        if swapped._weights != kv.inspect.weight_version:
             swapped.state = "failed"
-            self._give_back(swapped)
+            self._free(swapped)
         if swapped.state == "failed":
-            grant = self.kv.allocate(request)
+            given = kv.allocate(request)
             swapped.state = "back"
-            return grant
-        size = self.block_size
+            return given
         whole = min(swapped.tokens, max(len(request) - 1, 0)) // size
         # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
-        grant = self.kv.allocate(request.replace(external_until=max(whole * size, 1)))
+        given = kv.allocate(request, external_until=max(whole * size, 1))
         swapped.state = "back"
-        start = grant.cached_tokens // size
-        self._tail(swapped, grant, max(whole, start))
-        if grant.load is None:
-            self._back(swapped, grant)
+        start = given.cached_tokens // size
+        self._tail(swapped, given.seq, max(whole, start))
+        if given.load is None:
+            self._back(swapped, given.seq)
         else:
-            self._bring_back(swapped, grant, start, whole)
-        return grant
+            self._bring_back(swapped, given.seq, given.load, (start, whole))
+        return given
 
-    def drop_swapped(self, swapped: Swapped) -> None:
-        """A swapped request has ended: its pages in host memory are free.
-
-        Raises:
-            HandleError: It is back already, or was dropped.
-        """
-        _check_swapped(swapped)
-        if swapped.state in ("back", "dropped"):
-            raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")
+    def drop(self, swapped: Swapped) -> None:
+        """Free the pages of a swapped request that has ended; see `Tiers.drop_swapped`."""
+        _check_not_taken(swapped)
         leaving = swapped.state == "leaving"
         swapped.state = "dropped"
         if not leaving:
-            self._give_back(swapped)
+            self._free(swapped)
 
-    # --- inside ---------------------------------------------------------------------------------
+    def forget(self, scope: Scope) -> None:
+        """Sequences that a reset covers do not come back as they were: they are computed again."""
+        for swapped in self._out:
+            origin = self._kv.inspect.origin(swapped.request)
+            if scope.covers(origin) and scope.session in (None, origin.session):
+                swapped._weights = None
 
-    def _tail(self, swapped: Swapped, grant: Allocation, first: int) -> None:
+    def _rows(self, tokens: int) -> int:
+        return -(-tokens // self._kv.block_size)
+
+    def _tail(self, swapped: Swapped, seq: int, first: int) -> None:
         """Bring the end that no load brings: a partial block, or the last of a full prompt.
 
         The copy is synchronous: the sequence is the only owner of that page, so the page must not
         be in flight.
         """
+        host = self._levels.host
         slots = swapped._slots[first:]
-        good = self.host.check(slots)
+        good = host.check(slots)
         if good < len(slots):
-            swapped.tokens = (first + good) * self.block_size
-        slots = slots[:good]
-        for part, pool in zip(self.parts, self.host.pools, strict=True):
-            pages = self.kv.block_table(grant.seq, part.group)[first : first + good]
-            part.pool.put(pages, pool.get(slots))
+            swapped.tokens = (first + good) * self._kv.block_size
+        pages = self._moves.pages(self._kv, seq, first, first + good)
+        self._moves.bring_now(slots[:good], pages)
 
-    def _bring_back(self, swapped: Swapped, grant: Allocation, start: int, whole: int) -> None:
-        slots = swapped._slots[start:whole]
-        pages: list[Pages] = [
-            self.kv.block_table(grant.seq, part.group)[start:whole] for part in self.parts
-        ]
-        ticket = grant.load
-        assert ticket is not None
+    def _bring_back(self, swapped: Swapped, seq: int, ticket: int, rows: tuple[int, int]) -> None:
+        kv, levels, host, moves = self._kv, self._levels, self._levels.host, self._moves
+        slots = swapped._slots[slice(*rows)]
 
         def landed(outcome: int | Exception) -> None:
             good = 0 if isinstance(outcome, Exception) else outcome
             try:
-                cut = self.kv.loaded(ticket, good)
+                cut = kv.loaded(ticket, good)
             except HandleError:  # the engine has settled it, or its deadline has come
-                self._give_back(swapped)
+                self._free(swapped)
                 return
             if good < len(slots):
-                self.counters["failed_swaps"] += 1
-                self._rewound += cut
-                self._give_back(swapped)
+                levels.counters["failed_swaps"] += 1
+                levels.arrived.rewound.extend(cut)
+                self._free(swapped)
             else:
-                self._back(swapped, grant)
+                self._back(swapped, seq)
 
-        took = partial(self._in_rate.add, len(slots) * self._page_bytes())
-        self.moves.bring(slots, pages, lambda: self.host.check(slots), landed, took)
+        took = partial(self.in_rate.add, len(slots) * moves.page_bytes)
+        pages = moves.pages(kv, seq, *rows)
+        moves.bring(slots, pages, lambda: host.check(slots), landed, took)
 
-    def _back(self, swapped: Swapped, grant: Allocation) -> None:
-        self._give_back(swapped)
-        if not self._lives(grant.seq):
+    def _back(self, swapped: Swapped, seq: int) -> None:
+        self._free(swapped)
+        if not is_running(self._kv, seq):
             return
-        before = self.kv.lengths(grant.seq)
+        before = self._kv.lengths(seq)
         if before.committed < swapped.tokens <= before.slots:
-            self.kv.commit(grant.seq, swapped.tokens)
-        self.counters["swapped_in"] += -(-swapped.tokens // self.block_size)
-        self._landed.append(grant.seq)
+            self._kv.commit(seq, swapped.tokens)
+        self._levels.counters["swapped_in"] += self._rows(swapped.tokens)
+        self._levels.arrived.landed.append(seq)
 
-    def _give_back(self, swapped: Swapped) -> None:
+    def _free(self, swapped: Swapped) -> None:
+        host = self._levels.host
         slots, swapped._slots = swapped._slots, np.empty(0, np.uint32)
-        self.host.left([((0, 0), int(slot)) for slot in slots])
-        self.host.index.give_back(slots)
-
-    def _page_bytes(self) -> int:
-        return sum(part.pool.layout.shape.page_bytes for part in self.parts)
+        host.left([((0, 0), int(slot)) for slot in slots])
+        host.index.give_back(slots)
 
 
-def _check_swapped(swapped: object) -> None:
+def _check_not_taken(swapped: object) -> None:
     if not isinstance(swapped, Swapped):
         raise UsageError(f"swapped = {shown(swapped)}: must be a Swapped")
+    if swapped.state in ("back", "dropped"):
+        raise HandleError(f"the swapped sequence is {swapped.state}: it is taken once")

@@ -22,6 +22,15 @@ Gone = list[tuple[Key, int]]
 """Pages that left, each with the place that it had."""
 
 
+class PageCounts(NamedTuple):
+    """How many pages of a tier are free, cached, owned, and how many are on their way."""
+
+    free: int
+    cached: int
+    owned: int
+    moving: int
+
+
 class Stored(NamedTuple):
     """Pages that are to come in.
 
@@ -103,12 +112,12 @@ class TierIndex:
         ticket, slots = self._core.load(keys, start, self.parts, row)
         return ticket, slots
 
-    def end(self, ticket: int, good: Sequence[int], *, keep: bool = False) -> Ended:
-        """All parts of a transfer have ended, each with its first pages good.
+    def end(self, ticket: int, good: int | Sequence[int], *, keep: bool = False) -> Ended:
+        """All parts of a transfer have ended, each with its first pages good; one number for all.
 
         ``keep``: what could not be read in time may be good all the same.
         """
-        for part in good:
+        for part in [good] * self.parts if isinstance(good, int) else good:
             ended = Ended(*self._core.end(ticket, part, keep))
         return ended
 
@@ -194,10 +203,9 @@ class TierIndex:
         """Take such places back."""
         self._core.give_back(pages)
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """(free, cached, owned, on their way) pages."""
-        free, cached, owned, moving = self._core.counts()
-        return free, cached, owned, moving
+    def counts(self) -> PageCounts:
+        """How many pages are free, cached, owned, on their way."""
+        return PageCounts(*self._core.counts())
 
     def stats(self) -> dict[str, int]:
         """What has happened, by name."""

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
-from weakref import WeakSet
 
 import msgspec
 
 from kvframe.arguments import is_int, shown
-from kvframe.errors import ConfigError, UsageError
-from kvframe.flat import Access
+from kvframe.config.tiers import MOVED
+from kvframe.errors import TierError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
-from kvframe.prompts import other_prompt
 from kvframe.renamed import CACHE, Renamed
-from kvframe.request import Request, RequestOptions, TokenIds, name_bytes
+from kvframe.request import Request, RequestOptions, TokenIds, session_id
 from kvframe.results import Allocation
-from kvframe.tiers.base import REMEMBERED
-from kvframe.tiers.cost import Rate
-from kvframe.tiers.ending import LIMIT_S, Ending, PollResult
-from kvframe.tiers.forgetting import Forgetting, Origins
+from kvframe.tiers.base import Level, Levels, PollResult
+from kvframe.tiers.build import open_stores, prefetched_pages, space_of, tiers_of
+from kvframe.tiers.check import forget_wrong
+from kvframe.tiers.cost import SwapCost
+from kvframe.tiers.demote import Demotion
 from kvframe.tiers.host import HostTier
-from kvframe.tiers.inside import Inside
-from kvframe.tiers.moves import Mover, Moves, Part, dtype_of, parts_of
-from kvframe.tiers.names import Names
-from kvframe.tiers.object_keys import Space
-from kvframe.tiers.offload import Downward
-from kvframe.tiers.onboard import Loading, Upward
-from kvframe.tiers.store_tier import StoreTier, check_apart
-from kvframe.tiers.swap import Swapping
+from kvframe.tiers.moves import Mover, Moves, Part, parts_of
+from kvframe.tiers.names import Scope
+from kvframe.tiers.object_keys import Key
+from kvframe.tiers.offload import Offload
+from kvframe.tiers.onboard import Loading, Onboard
+from kvframe.tiers.origins import Origins
+from kvframe.tiers.store_tier import StoreTier
+from kvframe.tiers.swap import Swap, Swapped
 from kvframe.tiers.tier_index import Keys, as_keys
+from kvframe.tiers.uses import access_of
+from kvframe.tiers.work import LIMIT_S, StalledError, Work, check_limit
 from kvframe.tiers.worker import Thread, Worker
 
 PREFETCH_TOKENS = 1 << 17
@@ -60,12 +60,26 @@ class TierHit(NamedTuple):
         return max([self.pool, *self.tiers.values()])
 
 
-class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Renamed, old=CACHE):
+class Tiers(metaclass=Renamed, old=CACHE):
     """Host memory and the stores below it, as ``[[tiers]]`` of a manager's configuration says.
 
     Call all methods from the engine's thread, and `poll` once per step. Blocking work runs in a
     thread of each tier. A page in flight has no owner, and a load that fails, is late or is wrong
     is a miss.
+
+    How blocks go down and come up:
+
+    .. code-block:: text
+
+        pool   --offload, make_room, swap_out-->  host  --demotion: ahead of need, tidy-->  stores
+        pool   <--allocate, swap_in-------------  host  <--prefetch, allocate-------------  stores
+
+    - ask, and begin sequences: `lookup`, `allocate`, `prefetch`, `cancel`
+    - down: `offload`, `make_room`, `tidy`
+    - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
+    - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
+    - forget: `reset_prefix_cache`, `set_weight_version`
+    - look inside: `levels`, `stats`, `spaces`, `verify`, `check_integrity`
 
     Args:
         kv: The manager.
@@ -112,88 +126,62 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         poison: bool = False,
         verify: bool = False,
     ) -> None:
-        if not isinstance(kv, KVCacheManager):
-            raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
-        resolved = kv.inspect.resolved
-        if not resolved.tiers:
-            raise ConfigError("tiers: the configuration has none; say [[tiers]]")
+        resolved = tiers_of(kv)
         self.kv, self.block_size = kv, kv.block_size
-        self.parts = parts_of(pools, resolved, kv.counts().total)
-        for name, number in (("rank", rank), ("ranks", ranks)):
-            if not is_int(number):
-                raise UsageError(f"{name} = {shown(number)}: must be an integer")
-        if not 0 <= rank < ranks:
-            raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
-        if movers is not None and len(movers) != len(self.parts):
-            raise UsageError(f"movers: {len(movers)} of them for {len(self.parts)} parts")
-        for name, text in (("model", model), ("salt", salt)):
-            name_bytes(name, text)
-        self.counters: Counter[str] = Counter()
-        self._uses: OrderedDict[bytes, int] = OrderedDict()
-        self._requests: OrderedDict[int, Access] = OrderedDict()
+        parts = parts_of(pools, resolved, kv.counts().total)
+        if movers is not None and len(movers) != len(parts):
+            raise UsageError(f"movers: {len(movers)} of them for {len(parts)} parts")
+        most = prefetched_pages(prefetch_tokens, self.block_size)
+        self._space = space_of(kv, parts, model=model, rank=rank, ranks=ranks, salt=salt)
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
-        self._least = int(resolved.config.cache.null_block)
-        self._poison, self._verify = poison, verify
-        self._most_prefetched = self._check_prefetch(prefetch_tokens)
-        self._loading: list[Loading] = []
-        self._queue: deque[Loading] = deque()
-        self._rewound: list[int] = []
-        self._joined: dict[int, int] = {}
-        self._origins, self._names, self._swapped = Origins(), Names(), WeakSet()
-        self._landed: list[int] = []
-        self._ended = 0
-        self._held, self._closed = {}, False
-        self._out_rate, self._in_rate = Rate(), Rate()
+        self._closed = False
+
         first, *others = resolved.tiers
-        if first.admission.name == "write-back" and len(resolved.config.groups) > 1:
-            raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
-        shapes = [part.pool.layout.shape for part in self.parts]
-        self._space = Space(
-            model=model,
-            fingerprint=(kv._core.fingerprint() or b"").decode(),
-            dtype=dtype_of(self.parts, resolved),
-            block_size=self.block_size,
-            parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
-            hash=resolved.config.cache.hash,
-            rank=rank,
-            ranks=ranks,
-            salt=salt,
-        )
-        for tier in others:
-            self._space.check_weights(tier.config.name, tier.config.store)
+        shapes = [part.pool.layout.shape for part in parts]
         checks = {"poison": poison, "verify": verify}
         self.host = HostTier(first, shapes, self.block_size, host, **checks)
         self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
-        self.moves = Moves(self.parts, self.host.pools, self.workers[0], movers)
-        self.below, self._behind = [], [OrderedDict() for _ in others]
-        self._cleaned = [{} for _ in others]
+        sums = self.host.sums if verify else None
+        self.moves = moves = Moves(parts, self.host.pools, self.workers[0], movers, sums)
+        self.below: list[StoreTier] = []
         try:
-            for tier, one in zip(others, self.workers[1:], strict=True):
-                self.below.append(StoreTier(tier, shapes, self._space, one))
-            check_apart(self.below)
+            open_stores(self.below, others, shapes, self._space, self.workers[1:])
         except BaseException:
-            self._shut(LIMIT_S)
+            Work(self.workers, [self.host, *self.below], moves).shut(LIMIT_S)
             raise
+
+        self._levels = levels = Levels(self.host, self.below, self._clock)
+        self._work = Work(self.workers, levels.all, moves)
+        self._origins = Origins(levels)
+        self._demotion = demotion = Demotion(levels)
+        self._offload = Offload(kv, levels, demotion, moves, self._origins)
+        self._onboard = Onboard(kv, levels, demotion, moves, most_prefetched=most, poison=poison)
+        self._swap = Swap(kv, levels, demotion, moves)
+
+    @property
+    def levels(self) -> list[Level]:
+        """Every tier, the nearest first."""
+        return self._levels.all
 
     @property
     def spaces(self) -> dict[str, str]:
         """The name space of each tier with a store, as ``kvframe tiers list`` shows it."""
         return {below.name: below.codec.space.digest.hex() for below in self.below}
 
-    # --- requests -----------------------------------------------------------------------------
+    # --- ask, and begin: blocks come up ---------------------------------------------------------
 
     def lookup(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> TierHit:
         """How much of a prompt each memory has now. Changes and counts nothing."""
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
-        pool = self.kv.lookup(request).tokens
         keys = self._keys(request)
-        now = self._clock()
-        index = {level.name: level.index.find(keys) for level in self.levels}
-        up = {below.name: below.is_up(now) for below in self.below}
-        tiers = {n: found * self.block_size for n, found in index.items() if up.get(n, True)}
-        found, present = index[self.host.name], self.host.index.present(keys)
-        leader = self._leader(keys[: found + 1]) if present > found else None
-        return TierHit(pool, tiers, (present - found) * self.block_size, leader)
+        found = {level.name: level.index.find(keys) for level in self._levels.up()}
+        here, present = found[self.host.name], self.host.index.present(keys)
+        return TierHit(
+            pool=self.kv.lookup(request).tokens,
+            tiers={name: pages * self.block_size for name, pages in found.items()},
+            in_flight=(present - here) * self.block_size,
+            leader=self._onboard.leader(keys[: here + 1]) if present > here else None,
+        )
 
     def allocate(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Allocation:
         """Begin a sequence, and start to bring what a tier has of it and the pool lacks.
@@ -206,33 +194,28 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         if request.num_external_tokens or request.external_until:
             return self.kv.allocate(request)  # the caller brings KV itself
-        keys = self._keys(request)
-        found = max([level.index.find(keys) for level in self._up()], default=0)
+        keys, use = self._keys(request), access_of(request)
+        found = max(level.index.find(keys) for level in self._levels.up())
         found = max(found, self.host.index.present(keys))
-        (core,) = self.kv._prompts.rewritten([request])
-        grant = self.kv.allocate(core.replace(external_until=found * self.block_size))
-        self._requests[grant.seq] = self._use(request)
-        self._note_request(request, keys)
-        if grant.joined_tokens:
-            self._joined[grant.seq] = grant.cached_tokens + grant.joined_tokens
-        if len(self._requests) > REMEMBERED:
-            self._requests.popitem(last=False)
-        count = max(found, grant.cached_tokens // self.block_size)
-        self._count_uses(keys, count)
+        given = self.kv.allocate(request, external_until=found * self.block_size)
+        self._levels.uses.begin(given.seq, use)
+        self._origins.note(keys, self.kv.inspect.origin(request))
+        if given.joined_tokens:
+            self._onboard.join(given.seq, given.cached_tokens + given.joined_tokens)
+        used = keys[: max(found, given.cached_tokens // self.block_size)]
+        self._levels.uses.count(keys, len(used))
         for below in self.below:
-            below.used(keys[:count])
-        if core is not request:
-            grant = grant._replace(prompt=other_prompt(core, request))
-        if grant.load is not None:
-            self._load(grant, keys, self._use(request))
+            below.used(used)
+        if given.load is not None:
+            self._onboard.load(given, keys, use)
         elif found:
             here = keys[: self.host.index.present(keys)]
-            self.host.index.touch(here, self._use(request))
-            self._used(self.host, here)
-        return grant
+            self.host.index.touch(here, use)
+            self._levels.used(self.host, here)
+        return given
 
     def prefetch(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Loading:
-        """Bring what stores have of a prompt to host memory, ahead of its admission.
+        """Bring what stores have of a prompt to host memory, ahead of its allocation.
 
         Stores that others write to are asked what they have. If too much is in flight already, the
         prefetch is queued; `Loading.state` says so.
@@ -240,8 +223,8 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
         keys = self._keys(request)
-        self._note_request(request, keys)
-        return self._prefetch(keys, self._use(request))
+        self._origins.note(keys, self.kv.inspect.origin(request))
+        return self._onboard.prefetch(keys, access_of(request))
 
     def cancel(self, loading: Loading | int) -> None:
         """Cancel a prefetch, or the load of a sequence (before it is released, say).
@@ -250,10 +233,103 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
         """
         if not isinstance(loading, Loading) and not is_int(loading):
             raise UsageError(f"loading = {shown(loading)}: must be a Loading or a sequence")
-        under_way = [*self._loading, *self._queue]
-        mine = [one for one in under_way if one is loading or one.seq == loading]
-        for one in mine:
-            self._cancel(one)
+        self._onboard.cancel(loading)
+
+    def _keys(self, request: Request) -> Keys:
+        """Keys of the blocks that may be taken: at least one token is always computed."""
+        stored = self.kv.inspect.stored_request(request)
+        if not stored.read_cache:
+            return as_keys([])
+        most = max(len(stored) - 1, 0) // self.block_size
+        keys = self.kv.blocks.hash_blocks(stored)[:most]
+        return self._origins.named(keys, self.kv.inspect.origin(request))
+
+    # --- down -----------------------------------------------------------------------------------
+
+    def offload(self, seq: int) -> int:
+        """Back up what a sequence has computed, as far as the host tier's admission lets it in.
+
+        Call it after commits, and before the sequence ends. Its blocks are held until they are
+        copied, whatever becomes of it. What does not fit now is taken up by the next call.
+
+        Returns:
+            Blocks that are on their way.
+
+        Raises:
+            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
+        """
+        self._check_open()
+        return self._offload.back_up(seq)
+
+    def make_room(self, free: int) -> int:
+        """Evict from the pool until ``free`` blocks are free, as far as that loses nothing.
+
+        Blocks that are about to be evicted and that the host tier then lets in (`write-back`) are
+        backed up first, whether or not `offload` was called for them: at once, since to hold them
+        for a while would make them recent. What the host tier has no room for stays in the pool.
+        With ``cache.index = "radix"``, whose blocks have no keys, only blocks are known here of
+        which an `offload` has been told. Call it ahead of need.
+
+        Returns:
+            Blocks that were backed up.
+        """
+        self._check_open()
+        return self._offload.make_room(free)
+
+    def tidy(self) -> None:
+        """Make room ahead in each tier that is fuller than its high mark, down to its low mark."""
+        self._demotion.tidy()
+
+    # --- whole sequences, down and up -----------------------------------------------------------
+
+    def preempt(self, seq: int, cost: SwapCost) -> Swapped | Request:
+        """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
+
+        Measured bandwidths stand in for the stated ones as soon as there are some. Where host
+        memory has no room, or none now, it is computed again.
+
+        Returns:
+            A `Swapped` for `swap_in`, or the request for `allocate`.
+        """
+        self._check_open()
+        return self._swap.preempt(seq, cost)
+
+    def swap_out(self, seq: int) -> Swapped:
+        """Preempt a sequence and keep all that it has computed in host memory.
+
+        Its handle is stale at once; its blocks are held until they are copied.
+
+        Raises:
+            BusyError: With ``when_full = "refuse"``: the tier below lacks what would have to go.
+            CapacityError: Host memory has no room; nothing has changed.
+            UsageError: A window has given blocks up: they cannot come back.
+        """
+        self._check_open()
+        return self._swap.swap_out(seq)
+
+    def swap_in(self, swapped: Swapped) -> Allocation:
+        """Allocate a swapped sequence and bring its pages back, as they were.
+
+        `poll` says when it has landed: it is then as long as it was. If pages are not as they went
+        out, it is rewound to what is good. What other weights computed does not come back.
+
+        Raises:
+            BusyError: It is still on its way out.
+            HandleError: It is back already, or was dropped.
+            CapacityError: The pool has no room now; it stays swapped.
+        """
+        self._check_open()
+        return self._swap.swap_in(swapped)
+
+    def drop_swapped(self, swapped: Swapped) -> None:
+        """A swapped request has ended: its pages in host memory are free.
+
+        Raises:
+            HandleError: It is back already, or was dropped.
+        """
+        self._swap.drop(swapped)
+
+    # --- what has ended -------------------------------------------------------------------------
 
     def poll(self, timeout: float = 0) -> PollResult:
         """Settle what has ended, and start what can be started. Call it once per step.
@@ -262,24 +338,135 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
             timeout: Seconds to wait for something to end, if anything is in flight.
         """
         self._check_open()
-        self._work(timeout)
+        levels, onboard = self._levels, self._onboard
+        self._work.poll(timeout)
         now = self._clock()
-        for level in self.levels:
+        for level in levels.all:
             late, forgotten = level.index.expire(now)
-            self._left(level, forgotten)
+            levels.left(level, forgotten)
             if late:
-                self._late(level, late)
-        self._unfinished()
-        self._catch_up()
-        self.tidy()
+                onboard.give_up_late(level, late)
+        onboard.go_on()
+        self._demotion.catch_up()
+        self._demotion.tidy()
         for below in self.below:
             below.tend(now)
-        self._land_joined()
-        polled = PollResult(self._rewound, self._landed)
-        self._rewound, self._landed = [], []
-        return polled
+        onboard.land_joined()
+        return levels.take_arrived()
 
-    # --- new weights, and the end -----------------------------------------------------------------
+    def drain(self, limit: float = LIMIT_S) -> PollResult:
+        """Poll until nothing is in flight.
+
+        What a store refuses, or what waits until it answers again, is not in flight: it is tried
+        again by later polls.
+
+        Args:
+            limit: Seconds that may pass without anything ending.
+
+        Raises:
+            TierError: They have passed; the message says what is still in flight. It stays so, and
+                the next `poll` reports what has ended.
+            UsageError: ``limit`` is no number above 0.
+        """
+        check_limit(limit)
+        ended = PollResult([], [])
+
+        def poll() -> bool:
+            polled = self.poll(0.01)
+            ended.rewound.extend(polled.rewound)
+            ended.landed.extend(polled.landed)
+            return any(polled)
+
+        try:
+            self._work.drain(poll, limit)
+        except StalledError:
+            self._levels.put_back(ended)
+            raise
+        return ended
+
+    def close(self, limit: float = LIMIT_S) -> None:
+        """Finish what is in flight, and close workers and stores. Closing again does nothing.
+
+        A store that does not answer is given up: its calls under way are abandoned, what they were
+        to write or read is lost, and it is not closed.
+
+        Args:
+            limit: Seconds that may pass without anything ending; so long is also waited, in all,
+                for stores to close.
+
+        Raises:
+            TierError: A store cannot be closed, or does not answer; all others are closed. The
+                message says what was left.
+            UsageError: As for `drain`.
+        """
+        check_limit(limit)
+        if self._closed:
+            return
+        failed: list[str] = []
+        try:
+            now = self._clock()
+            for below in self.below:
+                below.tend(now, last=True)
+            self.drain(limit)
+        except StalledError as error:
+            failed.append(str(error))
+        except BaseException:
+            self._closed = True
+            self._work.shut(limit)
+            raise
+        self._closed = True
+        failed += self._work.shut(limit, stalled=bool(failed))
+        if failed:
+            raise TierError("; ".join(failed))
+
+    def __enter__(self) -> Tiers:
+        return self
+
+    def __exit__(self, *error: object) -> Literal[False]:
+        self.close()
+        return False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the tiers are closed: make new ones")
+
+    # --- forget ---------------------------------------------------------------------------------
+
+    def reset_prefix_cache(
+        self,
+        *,
+        lora_name: str | None = None,
+        cache_salt: str | None = None,
+        session: int | str | None = None,
+    ) -> int:
+        """Forget in the pool and in every tier what all of the given applies to; else everything.
+
+        Pages on their way are dropped when they arrive, and sequences that were swapped out are
+        computed again. A tier's pages from before this process started, of which no request has
+        come since, may be of any adapter: they are forgotten with each adapter or salt.
+
+        In a store that others write to, what others wrote stays. Unless a session is given, this
+        engine calls its pages of what is forgotten by new names from then on: it never finds the
+        old pages, nor do others find its new ones. A process that starts later knows nothing of
+        this: give an adapter's new version another name, or another ``cache.weight_version``.
+
+        Args:
+            lora_name: As in `KVCacheManager.reset_prefix_cache`, and so are the other two.
+            cache_salt: As there.
+            session: As there; in tiers, pages that requests of this session alone asked for.
+
+        Returns:
+            Blocks freed in the pool.
+        """
+        self._check_open()
+        freed = self.kv.reset_prefix_cache(
+            lora_name=lora_name, cache_salt=cache_salt, session=session
+        )
+        number = None if session is None else session_id(session)
+        scope = Scope(cache_salt, lora_name, number)
+        self._origins.forget(scope)
+        self._swap.forget(scope)
+        return freed
 
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found in any tier.
@@ -296,75 +483,49 @@ class Tiers(Forgetting, Downward, Upward, Swapping, Inside, Ending, metaclass=Re
             space.check_weights(below.name, below.config.store)
         freed = self.kv.set_weight_version(version)
         for level in self.levels:
-            self._left(level, level.index.clear())
+            self._levels.left(level, level.index.clear())
         self._space = space
         for below in self.below:
-            below.set_space(self._space)
+            below.set_space(space)
         return freed
 
-    def __enter__(self) -> Tiers:
-        return self
+    # --- look inside ----------------------------------------------------------------------------
 
-    def __exit__(self, *error: object) -> Literal[False]:
-        self.close()
-        return False
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Counters: of the directions under ``moved``, and of each tier by its name."""
+        told = {MOVED: dict(self._levels.counters)}
+        for level in self.levels:
+            counts = level.index.counts()._asdict()
+            told[level.name] = {**level.index.stats(), **counts, **level.stats()}
+        return told
+
+    def verify(self, limit: float = LIMIT_S) -> list[tuple[str, Key]]:
+        """Read every page of every tier back and compare checksums; blocks until that is done.
+
+        Args:
+            limit: Seconds that a store may take for 64 pages.
+
+        Returns:
+            Pages that were wrong or gone, which are forgotten: (name of the tier, key).
+
+        Raises:
+            TierError: A store cannot be asked, or does not answer. What it has stays.
+        """
+        check_limit(limit)
+        self._check_open()
+        return forget_wrong(self._levels, limit)
+
+    def check_integrity(self) -> None:
+        """Recount the manager and the index of every tier.
+
+        Raises:
+            IntegrityError: Something disagrees: a defect of kvframe.
+        """
+        self.kv.check_integrity()
+        for level in self.levels:
+            level.index.check_integrity()
 
     def __repr__(self) -> str:
-        levels = ", ".join([self.host.name, *(below.name for below in self.below)])
-        state = "closed" if self._closed else f"{len(self._loading)} loading"
+        levels = ", ".join(level.name for level in self.levels)
+        state = "closed" if self._closed else f"{len(self._onboard.loading)} loading"
         return f"Tiers({levels}: {state})"
-
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _up(self) -> list[HostTier | StoreTier]:
-        now = self._clock()
-        return [self.host, *(below for below in self.below if below.is_up(now))]
-
-    def _keys(self, request: Request) -> Keys:
-        """Keys of the blocks that may be taken: at least one token is always computed."""
-        (core,) = self.kv._prompts.rewritten([request])
-        if not core.read_cache:
-            return as_keys([])
-        keys: Keys = self.kv._core.tier_keys_of_request(core)
-        salt, adapter, _ = core.origin()
-        return self._names.of(keys, salt, adapter)[: max(len(core) - 1, 0) // self.block_size]
-
-    def _note_request(self, request: Request, keys: Keys) -> None:
-        (core,) = self.kv._prompts.rewritten([request])
-        self._note_origin(keys, *core.origin())
-
-    def _land_joined(self) -> None:
-        """Sequences that joined another's load have landed with it."""
-        for seq, end in list(self._joined.items()):
-            there = not self._lives(seq) or seq in self._rewound
-            if not there and self.kv.inspect.num_readable_tokens(seq) >= end:
-                self._landed.append(seq)
-                there = True
-            if there:
-                del self._joined[seq]
-
-    def _use(self, request: Request) -> Access:
-        next_use = request.next_use
-        return Access(
-            session=request.session,
-            turn=request.turn,
-            request_class=request.request_class,
-            priority=request.priority,
-            tokens=len(request),
-            next_use=[] if next_use is None else next_use.tolist(),
-        )
-
-    def _load(self, grant: Allocation, keys: Keys, use: Access) -> None:
-        start = (grant.cached_tokens + grant.joined_tokens) // self.block_size
-        rows = start + grant.external_tokens // self.block_size
-        tables = [self.kv.block_table(grant.seq, part.group)[start:rows] for part in self.parts]
-        loading = Loading(keys[:rows], use, seq=grant.seq, start=start, ticket=grant.load)
-        loading.pages = list(tables)
-        self._start(loading)
-
-    def _leader(self, keys: Keys) -> int | None:
-        at = len(keys) - 1
-        for loading in self._loading:
-            if len(loading.keys) > at and (loading.keys[at] == keys[at]).all():
-                return loading.seq
-        return None

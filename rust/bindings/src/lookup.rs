@@ -27,7 +27,7 @@ pub(crate) fn space_of<'a>(
 }
 
 /// (blocks, their keys)
-type PrefixTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
+type PrefixTuple<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>);
 
 /// (tokens, a block list a group, what is attached)
 type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>);
@@ -133,8 +133,8 @@ impl Manager {
         crate::views::matrix(py, words, 2)
     }
 
-    /// The keys under which lower tiers keep a request's full blocks, whatever the index here.
-    fn tier_keys_of_request<'py>(
+    /// Keys of a request's full blocks, as `hash_blocks` has them, whatever the index here.
+    fn hash_request<'py>(
         &self,
         py: Python<'py>,
         request: &Bound<'py, Request>,
@@ -146,17 +146,23 @@ impl Manager {
         words(py, &keys)
     }
 
-    /// The keys under which lower tiers keep the full blocks of a sequence's first tokens.
-    fn tier_keys<'py>(&self, py: Python<'py>, seq: Seq, upto: Upto) -> PyResult<Bound<'py, PyAny>> {
+    /// Keys of the full blocks of a sequence's first tokens, whatever the index here.
+    fn sequence_keys<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Seq,
+        upto: Upto,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let keys = self.locked(py, |core| core.tier_keys(seq.0, upto.0))?;
         words(py, &keys.map_err(|e| from_core(py, &e))?)
     }
 
-    /// The blocks of the prefix that ends with `block`, and the keys under which lower tiers keep them;
-    /// none of either where that is not known.
-    fn tier_prefix<'py>(&self, py: Python<'py>, block: BlockNumber) -> PyResult<PrefixTuple<'py>> {
+    /// The blocks of the prefix that ends with `block`, and their keys; none of either where that is
+    /// not known.
+    fn prefix_of<'py>(&self, py: Python<'py>, block: BlockNumber) -> PyResult<PrefixTuple<'py>> {
         let chain = self.locked(py, |core| core.prefix_of(block.0))?;
-        let (blocks, keys): (Vec<u32>, Vec<Key>) = chain.into_iter().unzip();
+        let (blocks, keys): (Vec<i32>, Vec<Key>) =
+            chain.into_iter().map(|(block, key)| (block as i32, key)).unzip();
         Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
     }
 
@@ -173,17 +179,14 @@ impl Manager {
         })
     }
 
-    /// The weights' fingerprint; None for a sequence that was admitted under others.
-    #[pyo3(signature = (seq=None))]
-    fn fingerprint<'py>(
-        &self,
-        py: Python<'py>,
-        seq: Option<Seq>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let found = self.locked(py, |core| {
-            let current = seq.map_or(Ok(true), |seq| core.is_current(seq.0));
-            current.map(|current| current.then(|| core.options().fingerprint.clone()))
-        })?;
-        Ok(found.map_err(|e| from_core(py, &e))?.map(|bytes| PyBytes::new(py, &bytes)))
+    /// The version of the weights.
+    fn weight_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let version = self.locked(py, |core| core.options().fingerprint.clone())?;
+        Ok(PyBytes::new(py, &version))
+    }
+
+    /// Whether a sequence was computed under the present weights, and is not to be forgotten.
+    fn is_current(&self, py: Python<'_>, seq: Seq) -> PyResult<bool> {
+        self.with(py, |core| core.is_current(seq.0))
     }
 }

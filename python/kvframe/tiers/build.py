@@ -1,0 +1,100 @@
+"""The parts of `Tiers`, made from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvframe.arguments import is_int, shown
+from kvframe.config import Resolved
+from kvframe.config.tiers import ResolvedTier
+from kvframe.errors import ConfigError, UsageError
+from kvframe.manager import KVCacheManager
+from kvframe.pages.layout import PageShape
+from kvframe.request import name_bytes
+from kvframe.tiers.moves import Part, dtype_of
+from kvframe.tiers.object_keys import Space
+from kvframe.tiers.store_tier import StoreTier, check_apart
+from kvframe.tiers.worker import Worker
+
+
+def tiers_of(kv: KVCacheManager) -> Resolved:
+    """The configuration of a manager, which has tiers.
+
+    Raises:
+        ConfigError: It has none, or they do not serve its layer groups.
+        UsageError: It is no manager.
+    """
+    if not isinstance(kv, KVCacheManager):
+        raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
+    resolved = kv.inspect.resolved
+    if not resolved.tiers:
+        raise ConfigError("tiers: the configuration has none; say [[tiers]]")
+    first, *_ = resolved.tiers
+    if first.admission.name == "write-back" and len(resolved.config.groups) > 1:
+        raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
+    return resolved
+
+
+def space_of(
+    kv: KVCacheManager, parts: Sequence[Part], *, model: str, rank: int, ranks: int, salt: str
+) -> Space:
+    """What all pages of these tiers have in common.
+
+    Raises:
+        ConfigError: There is a store, and neither the model nor its weights have a name.
+        UsageError: A name or a rank is wrong.
+    """
+    for name, number in (("rank", rank), ("ranks", ranks)):
+        if not is_int(number):
+            raise UsageError(f"{name} = {shown(number)}: must be an integer")
+    if not 0 <= rank < ranks:
+        raise UsageError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
+    for name, text in (("model", model), ("salt", salt)):
+        name_bytes(name, text)
+    resolved = kv.inspect.resolved
+    shapes = [part.pool.layout.shape for part in parts]
+    space = Space(
+        model=model,
+        fingerprint=kv.inspect.weight_version,
+        dtype=dtype_of(parts, resolved),
+        block_size=kv.block_size,
+        parts=tuple((s.layers, s.parts, s.heads, s.row_bytes) for s in shapes),
+        hash=resolved.config.cache.hash,
+        rank=rank,
+        ranks=ranks,
+        salt=salt,
+    )
+    for tier in resolved.tiers[1:]:
+        space.check_weights(tier.config.name, tier.config.store)
+    return space
+
+
+def prefetched_pages(tokens: int, block_size: int) -> int:
+    """Most pages that prefetches bring at once.
+
+    Raises:
+        UsageError: It is no number of tokens, or less than a page.
+    """
+    if not is_int(tokens):
+        raise UsageError(f"prefetch_tokens = {shown(tokens)}: must be an integer")
+    if tokens < block_size:
+        raise UsageError(f"prefetch_tokens = {tokens}: must be at least {block_size}")
+    return tokens // block_size
+
+
+def open_stores(
+    below: list[StoreTier],
+    tiers: Sequence[ResolvedTier],
+    shapes: Sequence[PageShape],
+    space: Space,
+    workers: Sequence[Worker],
+) -> None:
+    """Open the stores below host memory, one after the other, into ``below``.
+
+    Raises:
+        ConfigError: Two tiers keep the same pages in one place.
+        TierError: A store cannot be opened.
+    """
+    for tier, worker in zip(tiers, workers, strict=True):
+        below.append(StoreTier(tier, shapes, space, worker))
+    check_apart(below)

@@ -1,0 +1,91 @@
+"""Who computed and used the pages of all tiers: what a reset of an adapter, salt or session
+forgets.
+"""
+
+from __future__ import annotations
+
+from kvframe.results import Origin
+from kvframe.tiers.base import Level, Levels
+from kvframe.tiers.names import Names, Scope
+from kvframe.tiers.object_keys import Key
+from kvframe.tiers.store_tier import StoreTier
+from kvframe.tiers.tier_index import Keys, as_keys, as_tuples
+
+SPARE = 4096
+"""Keys that are remembered beyond twice the pages that there are."""
+
+
+class Origins:
+    """The salt, adapter and session of pages, by key, and the pages' names since a reset."""
+
+    def __init__(self, levels: Levels) -> None:
+        self._levels, self._names = levels, Names()
+        self._heads: dict[Key, Origin] = {}
+        """Of each prefix, by its first page's key."""
+        self._users: dict[Key, tuple[int, Key]] = {}
+        """The session that alone used a page (0: several did), and the prefix's first page."""
+
+    def named(self, keys: Keys, origin: Origin) -> Keys:
+        """What pages of these keys are called now."""
+        return self._names.of(keys, origin)
+
+    def note(self, keys: Keys, origin: Origin) -> None:
+        """A request computes or uses pages, from a prefix's first on."""
+        session = origin.session
+        if session and not self._users:  # the first one: what there is already is of no session
+            stored = (key for level in self._levels.all for key, _ in level.index.stored())
+            self._users.update((key, (0, key)) for key in stored)
+        names = as_tuples(keys if session or self._users else keys[:1])
+        if names:
+            head = names[0]
+            self._heads[head] = origin
+            if session or self._users:
+                for name in names:
+                    if self._users.setdefault(name, (session, head))[0] != session:
+                        self._users[name] = 0, head
+        self._prune()
+
+    def forget(self, scope: Scope) -> None:
+        """Forget in every tier what a scope covers."""
+        levels = self._levels
+        for level in levels.all:
+            if scope == (None, None, None):
+                gone = level.index.clear()
+            elif scope.session is None:
+                heads = [head for head, origin in self._heads.items() if scope.covers(origin)]
+                gone = level.index.forget(as_keys([*heads, *self._nameless(level)]))
+            else:
+                gone = level.index.forget(as_keys(self._of_session(scope)))
+            levels.left(level, gone)
+        if scope.session is None and any(below.shared for below in levels.below):
+            self._names.renew(scope)
+
+    def _of_session(self, scope: Scope) -> list[Key]:
+        """Pages that a session alone used, of the prefixes that are covered."""
+        return [
+            key
+            for key, (user, head) in self._users.items()
+            if user == scope.session and head in self._heads and scope.covers(self._heads[head])
+        ]
+
+    def _nameless(self, level: Level) -> list[Key]:
+        """First pages of prefixes that a tier had before, and that no request has asked for."""
+        if not isinstance(level, StoreTier) or not level.recovered:
+            return []
+        heads = {as_tuples(level.index.prefix(page)[:1])[0] for _, page in level.index.stored()}
+        return [head for head in heads if head not in self._heads]
+
+    def _prune(self) -> None:
+        """Forget pages that no tier has any more, once they are many."""
+        most = 2 * sum(level.index.tier.pages for level in self._levels.all) + SPARE
+        if len(self._heads) > most or len(self._users) > most:
+            self._users = {key: told for key, told in self._users.items() if self._is_there(key)}
+            kept = {head for _, head in self._users.values()}
+            self._heads = {
+                head: origin
+                for head, origin in self._heads.items()
+                if head in kept or self._is_there(head)
+            }
+
+    def _is_there(self, key: Key) -> bool:
+        return any(level.index.present(as_keys([key])) for level in self._levels.all)
