@@ -2,8 +2,9 @@
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then replay the shipped trace under a choice of policies
 #   make check   the inner loop, under a minute: format, lints, types, and the tests that say most a second
-#   make test    every Rust and Python test, each random one over the same few cases
-#   make test-all  the same over all cases: what make test leaves out for time
+#   make test    every Rust and Python test but the slow, each random one over the same few cases
+#   make test-slow  those that take many seconds each: clean environments, whole traces
+#   make test-all  every test, each random one over all its cases
 #   make soak    random calls from another seed each time, many more of them (STEPS=1000000 SEED=...)
 #   make lint    check format, lints and types; any finding is an error
 #   make mutants break the core on purpose, one mutant at a time; a test must fail each time
@@ -30,7 +31,7 @@ QUIET := --quiet --disable-pip-version-check
 CLIPPY := PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --quiet --locked
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 
-.PHONY: setup bench check test test-all soak lint mutants instructions instructions-record fuzz stubs clean
+.PHONY: setup bench check test test-slow test-all soak lint mutants instructions instructions-record fuzz stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -54,7 +55,10 @@ check: setup
 
 test: setup $(MOONCAKE)
 	cargo test --locked
-	$(PYTEST)
+	$(PYTEST) -m 'not slow'
+
+test-slow: setup
+	$(PYTEST) -m slow
 
 test-all: setup $(MOONCAKE)
 	KVFRAME_RUNS=200 KVFRAME_SCRIPTS=400 cargo test --locked

@@ -92,6 +92,7 @@ for page in PAGES:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.scenario("F27")
 def test_first_blocks_run_without_what_is_optional(tmp_path: Path) -> None:
     names = barred()

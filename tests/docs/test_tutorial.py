@@ -47,6 +47,7 @@ def shell(command: str, folder: Path, wheels: Path) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.slow
 @pytest.mark.scenario("S22")
 def test_the_tutorial_ends_on_the_leaderboard(tmp_path: Path) -> None:
     wheels, folder = tmp_path / "wheels", tmp_path / "empty"

@@ -37,19 +37,6 @@ def test_slots_come_before_ids_and_ids_before_a_commit() -> None:
     kv.check_integrity()
 
 
-@pytest.mark.scenario("I3")
-def test_a_step_is_refused_whole_for_ids_that_are_missing() -> None:
-    kv = manager(16)
-    ends, seq = kv.allocate([1] * 4).seq, kv.allocate([2] * 4).seq
-    kv.append_placeholders(seq, 2)
-    before = state(kv, [ends, seq])
-    with pytest.raises(UsageError, match="only the ids of 4 tokens are known"):
-        kv.step(release=[ends], commit=([seq], [5]))
-    with pytest.raises(UsageError, match="not known yet"):
-        kv.step(release=[ends], append=[seq], tokens=[9])
-    assert state(kv, [ends, seq]) == before
-
-
 def test_a_refused_append_of_unknown_ids_leaves_the_sequence() -> None:
     kv = manager(2)
     seq = kv.allocate([1] * 6).seq
@@ -156,32 +143,6 @@ def test_deferred_frees_drain_in_order() -> None:
     assert available == [0, 2, 4, 6]
     # The first to pass is the first to die, tail first.
     assert kv.inspect.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
-
-
-@pytest.mark.scenario("V26", "I4")
-def test_a_waiting_block_is_found_and_never_written() -> None:
-    kv = manager()
-    seq = kv.allocate([1] * 6).seq
-    kv.commit(seq, 6)
-    fork = kv.fork(seq)
-    table = kv.block_table(seq).tolist()
-    kv.release(seq, fence=1)
-    assert kv.lookup([1] * 5).tokens == 4
-    hit = kv.allocate([1] * 5)
-    assert kv.block_table(hit.seq)[0] == table[0]
-    # A step in flight may still write the partial tail: who goes on from it gets a copy.
-    kv.append(fork, [2])
-    assert kv.block_table(fork)[1] != table[1]
-    plan = kv.take_plan()
-    assert plan
-    assert plan.copies.tolist() == [[table[1], int(kv.block_table(fork)[1]), 2, 0]]
-    kv.done(plan.ticket)
-    kv.reset_prefix_cache()
-    kv.check_integrity()
-    assert kv.stats.counters()["waiting_blocks"] == 2
-    kv.step(passed=1)
-    kv.check_integrity()
-    assert kv.lookup([1] * 5).tokens == 0
 
 
 def test_what_a_step_cuts_waits_too() -> None:

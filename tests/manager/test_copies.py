@@ -148,26 +148,6 @@ def test_a_fork_costs_nothing_and_each_ends_by_itself() -> None:
     assert e.kv.counts() == (9, 3, 0, 12)
 
 
-@pytest.mark.scenario("I4")
-def test_pages_of_a_copy_are_nobodys_until_it_is_done() -> None:
-    kv = manager(3)
-    one = kv.allocate([1, 2]).seq
-    two = kv.fork(one)
-    kv.append(two, [3])
-    plan = kv.take_plan()
-    assert plan
-    ((source, target, tokens, _),) = plan.copies.tolist()
-    assert tokens == 2
-    kv.release(one)
-    kv.release(two)
-    assert kv.counts() == (1, 0, 2, 3)
-    kv.check_integrity()
-    assert kv.block_table(kv.allocate([9]).seq).tolist() not in ([source], [target])
-    kv.done(plan.ticket)
-    assert kv.counts() == (2, 0, 1, 3)
-    kv.check_integrity()
-
-
 @pytest.mark.scenario("T1", "T2")
 def test_a_failed_copy_goes_back_to_the_last_good_block() -> None:
     e = engine()

@@ -19,9 +19,6 @@ from kvframe import (
 )
 
 FULL = GroupConfig(name="f")
-STATE = GroupConfig(name="m", kind="state")
-CHUNKED = GroupConfig(name="c", kind="chunked", chunk=10)
-SINK = GroupConfig(name="k", kind="sink_window", sink=3, window=6)
 WIDE = GroupConfig(name="wide", block_size=8)
 DRAFT = GroupConfig(name="d", lag=1)
 
@@ -30,38 +27,6 @@ def manager(groups: list[GroupConfig], blocks: int = 64, **cache: Any) -> KVCach
     return KVCacheManager(
         Config(cache=CacheConfig(capacity=blocks, block_size=4, **cache), groups=groups)
     )
-
-
-@pytest.mark.scenario("VT37")
-@pytest.mark.parametrize(
-    ("group", "kept"), [(STATE, [2]), (CHUNKED, [2]), (SINK, [0, 1, 2]), (FULL, [0, 1, 2])]
-)
-@pytest.mark.parametrize("null_block", [False, True])
-def test_what_was_given_up_reads_as_nothing(
-    group: GroupConfig, kept: list[int], null_block: bool
-) -> None:
-    kv = manager([group], null_block=null_block)
-    seq = kv.allocate(list(range(12))).seq
-    before = kv.block_table(seq).tolist()
-    kv.commit(seq, 12)
-    nothing = 0 if null_block else -1
-    assert kv.block_table(seq).tolist() == [
-        block if place in kept else nothing for place, block in enumerate(before)
-    ]
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("CB-B4", "CB-B5")
-def test_a_cut_is_told_in_tokens_and_in_blocks() -> None:
-    kv = manager([SINK])
-    seq = kv.allocate(list(range(22))).seq
-    assert kv.commit(seq, 22).freed == 3
-    sight = kv.inspect.visible_range(seq)
-    assert sight.visible == [(0, 3), (16, 22)]
-    assert sight.masked == [(3, 4)]
-    assert sight.blocks == 3
-    with pytest.raises(UsageError, match="group = 3"):
-        kv.inspect.visible_range(seq, 3)
 
 
 @pytest.mark.scenario("V25", "V33")
@@ -91,14 +56,6 @@ def test_a_handle_is_attached_behind_wide_blocks(groups: list[GroupConfig]) -> N
     kv.reset_prefix_cache()
     assert 78 in kv.blocks.take_detached()
     kv.check_integrity()
-
-
-@pytest.mark.scenario("VT23")
-def test_a_draft_model_drops_the_last_unit() -> None:
-    kv = manager([FULL, DRAFT])
-    seq = kv.allocate(list(range(16))).seq
-    kv.commit(seq, 16)
-    assert kv.lookup([*range(16), 1]).tokens == 12
 
 
 @pytest.mark.scenario("VT33")
@@ -208,23 +165,6 @@ def test_appended_tokens_have_no_slots_in_another_inputs_blocks() -> None:
     kv.step(append=[seq], counts=[2], tokens=[2, 3], tables=tables, slots=slots)
     block = int(kv.block_table(seq)[1])
     assert [s.tolist() for s in slots] == [[4 * block + 1, 4 * block + 2], [-1, -1]]
-
-
-@pytest.mark.scenario("I4")
-def test_a_fork_computes_nothing_into_the_others_blocks_where_sizes_differ() -> None:
-    """A copy that failed in the wide group would spoil what both compute in the other one."""
-    kv = manager([FULL, WIDE])
-    parent = kv.allocate(list(range(12))).seq
-    kv.commit(parent, 9)
-    fork = kv.fork(parent)
-    out = kv.step(append=[fork], tokens=[7])
-    assert out.plan
-    assert [row[3] for row in out.plan.copies.tolist()] == [0, 1]
-    for group, shared in ((0, 2), (1, 1)):
-        ours, theirs = (kv.block_table(seq, group).tolist() for seq in (fork, parent))
-        assert ours[:shared] == theirs[:shared]
-        assert not set(ours[shared:]) & set(theirs)
-    kv.check_integrity()
 
 
 def test_unequal_pages_are_padded_and_told() -> None:

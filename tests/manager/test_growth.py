@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import AllocStatus, KVCacheManager, Reason, Request, UsageError
+from kvframe import KVCacheManager, Reason, Request, UsageError
 from kvframe.pressure import PreemptionRule
 
 from .gates import UsedTwice, gated, gates
@@ -211,90 +211,6 @@ def test_keys_that_count_up_are_told_apart_as_well_as_mixed_ones(policy: str) ->
     counted = {kind: hits(policy, kind) for kind in KEYS}
     mixed = counted["mixed"]
     assert all(abs(found - mixed) <= 0.03 * mixed for found in counted.values()), counted
-
-
-@pytest.mark.scenario("F1")
-@pytest.mark.parametrize(("end", "good"), [("failed", 0), ("loaded", 1), ("loaded", 3)])
-def test_forks_and_joiners_of_a_load_learn_its_end(end: str, good: int) -> None:
-    kv = manager(512)
-    for other in range(20):
-        kv.allocate(Request(ids((1, 50 + other))))
-    grant = kv.allocate(Request(ids((4, 3)), num_external_tokens=3 * BLOCK))
-    assert grant.load is not None
-    forks = [kv.fork(grant.seq) for _ in range(4)]
-    forks.append(kv.fork(forks[0]))
-    joined = kv.allocate(Request(ids((4, 3)), join=True)).seq
-    # The load outlives its sequence; one fork ends, and its slot goes to a sequence apart.
-    kv.release(forks.pop(1))
-    kv.release(grant.seq)
-    apart = kv.allocate(Request(ids((2, 9)))).seq
-    cut = kv.failed(grant.load) if end == "failed" else kv.loaded(grant.load, good)
-    live = [*forks, joined]
-    assert sorted(cut) == (sorted(live) if good < 3 else [])
-    assert [kv.lengths(seq).committed for seq in live] == [good * BLOCK] * len(live)
-    assert kv.lengths(apart).slots == 2 * BLOCK + 1
-    kv.check_integrity()
-
-
-@pytest.mark.scenario("F1")
-def test_many_copies_of_a_block_come_and_go() -> None:
-    kv, dice = manager(512), Random(3)
-    seqs = [kv.allocate(Request(ids((2, 1)))).seq for _ in range(64)]
-    dice.shuffle(seqs)
-    for seq in seqs:
-        kv.commit(seq, 2 * BLOCK + 1)
-    kv.check_integrity()
-    # Every prompt finds the copy of the lowest id, whichever of them are left.
-    dice.shuffle(seqs)
-    for seq in seqs[:-1]:
-        found = kv.allocate(Request(ids((2, 1)))).seq
-        tables = [list(kv.block_table(one)[:2]) for one in seqs if one != 0]
-        assert list(kv.block_table(found)[:2]) == min(tables)
-        kv.release(found)
-        kv.release(seq)
-        seqs[seqs.index(seq)] = 0
-        kv.check_integrity()
-    kv.release(seqs[-1])
-    assert (kv.counts().cached, kv.lookup(ids((2, 1))).tokens) == (2, 2 * BLOCK)
-
-
-@pytest.mark.scenario("F1")
-def test_what_is_promised_follows_every_growth_and_cut() -> None:
-    kv = manager(64)
-    whole = [
-        kv.allocate(Request(ids((1, i)), max_seq_len=8 * BLOCK, full_sequence_must_fit=True)).seq
-        for i in range(6)
-    ]
-    dice = Random(4)
-    for _ in range(200):
-        seq = dice.choice(whole)
-        length = kv.lengths(seq).slots
-        if dice.random() < 0.6 and length < 8 * BLOCK:
-            kv.append(seq, [5] * dice.randint(1, min(6, 8 * BLOCK - length)))
-        else:
-            kv.truncate(seq, dice.randint(1, length))
-        kv.check_integrity()
-        owned = [-(-kv.lengths(one).slots // BLOCK) for one in whole]
-        assert kv.counts().free == 64 - sum(owned)
-        # 16 blocks are not promised: one more than those never fits beside them.
-        assert kv.can_allocate(Request(ids((15, 60)))) == AllocStatus.OK
-        assert kv.can_allocate(Request(ids((16, 60)))) == AllocStatus.LATER
-
-
-@pytest.mark.scenario("F1")
-def test_fences_pass_in_any_order() -> None:
-    kv, dice = manager(512), Random(5)
-    waiting: dict[int, int] = {}
-    for i in range(100):
-        seq = kv.allocate(Request(ids((1, i)))).seq
-        fence = dice.randrange(1, 50)
-        kv.release(seq, fence=fence)
-        waiting[fence] = waiting.get(fence, 0) + 2
-    for passed in [*sorted(dice.sample(range(1, 50), 10)), 50]:
-        kv.step(passed=passed)
-        waiting = {fence: blocks for fence, blocks in waiting.items() if fence > passed}
-        assert kv.stats.counters()["waiting_blocks"] == sum(waiting.values())
-        kv.check_integrity()
 
 
 @pytest.mark.scenario("F3")

@@ -314,25 +314,6 @@ def test_keys_out_of_their_chain_do_not_break_the_books(order: list[int]) -> Non
     kv.check_integrity()
 
 
-@pytest.mark.scenario("I5", "T31")
-@pytest.mark.parametrize("by", ["prompt", "num_tokens"])
-def test_keys_past_the_prompt_never_name_other_tokens(by: str) -> None:
-    """Keys of blocks that a prompt does not have must not become those of what is generated."""
-    kv = manager(8)
-    longer = list(range(12))
-    keys = kv.blocks.hash_blocks(longer)
-    try:
-        if by == "prompt":
-            grant = kv.allocate(longer[:4], keys=keys)
-        else:
-            grant = kv.allocate(None, keys=keys, num_tokens=0)
-    except UsageError:
-        return
-    kv.append(grant.seq, [99] * (12 - grant.prompt_tokens))
-    kv.commit(grant.seq, 12)
-    assert kv.lookup([*longer, 0]).tokens <= 4
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

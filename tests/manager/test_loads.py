@@ -22,27 +22,6 @@ def load(
 PROMPT = list(range(13))
 
 
-@pytest.mark.scenario("V26", "T1")
-def test_nothing_of_a_load_is_found_before_it_is_settled() -> None:
-    kv = manager(16)
-    cached(kv, PROMPT[:4])
-    grant, ticket = load(kv, PROMPT, 8)
-    assert (grant.cached_tokens, grant.granted_tokens) == (4, 13)
-    assert kv.lookup(PROMPT).tokens == 4
-    # Computing may go on behind it, layer by layer: that is not found either.
-    kv.commit(grant.seq, 13)
-    kv.append(grant.seq, [13, 14, 15])
-    kv.commit(grant.seq, 16)
-    assert kv.lookup([*range(17)]).tokens == 4
-    with pytest.raises(UsageError, match="still being loaded"):
-        kv.pins.lease(grant.seq, 12)
-    assert kv.loaded(ticket, 2) == []
-    assert kv.lookup([*range(17)]).tokens == 16
-    assert kv.stats.counters()["loaded_tokens"] == 8
-    kv.release(grant.seq)
-    kv.check_integrity()
-
-
 @pytest.mark.scenario("T1", "T2")
 @pytest.mark.parametrize("good", [0, 1, 2, 3])
 def test_part_of_a_load_counts_and_the_rest_is_computed(good: int) -> None:

@@ -17,20 +17,6 @@ def pinned(kv: KVCacheManager, tokens: list[int]) -> Pin:
     return pin
 
 
-@pytest.mark.scenario("S9", "ST10")
-def test_what_is_pinned_survives_an_eviction_of_everything() -> None:
-    kv = manager(8)
-    cached(kv, PROMPT)
-    pin = pinned(kv, PROMPT[:8])
-    assert (pin.tokens, kv.counts().referenced, kv.counts().cached) == (8, 2, 1)
-    assert kv.evict_until(8) == 1
-    assert kv.lookup([*PROMPT[:8], 99]).tokens == 8
-    kv.check_integrity()
-    kv.pins.unpin(pin)
-    assert kv.evict_until(8) == 2
-    assert kv.lookup([*PROMPT[:8], 99]).tokens == 0
-
-
 @pytest.mark.scenario("S9", "S10", "S12")
 def test_a_receipt_ends_its_pin_once() -> None:
     kv = manager(8)
@@ -72,18 +58,6 @@ def test_pins_of_other_namespaces_are_others() -> None:
     pin = kv.pins.pin(PROMPT[:4], cache_salt="a")
     assert pin is not None
     kv.pins.unpin(pin)
-
-
-@pytest.mark.scenario("S11")
-def test_a_pin_inside_a_prefix_that_splits_can_be_undone() -> None:
-    kv = manager(8)
-    cached(kv, PROMPT)
-    pin = pinned(kv, PROMPT[:5])
-    cached(kv, [*PROMPT[:4], 9, 9, 9, 9])
-    kv.check_integrity()
-    kv.pins.unpin(pin)
-    assert kv.counts().referenced == 0
-    assert kv.evict_until(8) == 4
 
 
 def test_room_does_not_count_what_is_pinned() -> None:

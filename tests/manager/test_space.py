@@ -50,19 +50,6 @@ def test_no_two_spaces_share_a_block(hash_name: str) -> None:
     kv.check_integrity()
 
 
-@pytest.mark.scenario("VT10", "MK-B16")
-def test_an_item_changes_its_blocks_and_those_after_it() -> None:
-    kv = manager(64)
-    plain = kv.blocks.hash_blocks(PROMPT)
-    image = kv.blocks.hash_blocks(PROMPT, mm_items=[MMItem(5, 7, b"cat")])
-    assert (plain == image).all(axis=1).tolist() == [True, False, False]
-    cached(kv, PROMPT, mm_items=[MMItem(5, 7, b"cat")])
-    assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"cat")]).tokens == 8
-    assert kv.lookup(PROMPT, mm_items=[MMItem(5, 7, b"dog")]).tokens == 4
-    assert kv.lookup(PROMPT, mm_items=[MMItem(6, 8, b"cat")]).tokens == 4
-    assert kv.lookup(PROMPT).tokens == 4
-
-
 def test_an_item_may_span_blocks_and_reach_past_the_prompt() -> None:
     kv = manager(64)
     long = [MMItem(2, 10, b"cat")]

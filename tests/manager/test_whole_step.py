@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvframe import GroupConfig, KVFrameError, Reason, Request, StaleHandleError, UsageError
+from kvframe import KVFrameError, Reason, Request, StaleHandleError, UsageError
 
 from .helpers import cached, manager, state
 
@@ -161,21 +161,6 @@ def test_rows_of_a_batch_with_places_of_its_own() -> None:
 def test_what_is_no_pair_of_arrays_is_told_so(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=name):
         manager().step(**{name: value})
-
-
-@pytest.mark.scenario("I3")
-def test_a_step_with_a_fork_that_cannot_be_does_nothing() -> None:
-    kv = manager(16, groups=[GroupConfig(name="m", kind="state")])
-    parent, other = kv.allocate([1] * 8).seq, kv.allocate([2] * 8).seq
-    kv.commit(parent, 6)
-    before = state(kv, [parent, other])
-    with pytest.raises(UsageError, match="8 tokens have slots and 6 are computed"):
-        kv.step(commit=([other], [8]), fork=[other, parent], release=[other])
-    assert state(kv, [parent, other]) == before
-    # Cut or committed in the same step, it can be forked.
-    out = kv.step(truncate=([parent], [6]), commit=([other], [8]), fork=[parent, other])
-    assert [tuple(kv.lengths(seq)) for seq in out.forks] == [(6, 6, 6, 0), (8, 8, 8, 0)]
-    kv.check_integrity()
 
 
 @pytest.mark.scenario("VT49")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -134,15 +135,21 @@ def test_the_same_calls_leave_the_same_log(seed: int) -> None:
     assert kvs["builtin"].stats.counters()["evictions"] > 20
 
 
+@cache
+def lru_of(trace: str, blocks: int) -> dict[str, Any]:
+    log: dict[str, Any] = _core.replay(load(trace).trace, "lru", blocks, "engine", log=True)
+    return log
+
+
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("trace", ["conversation", "agent"])
+@pytest.mark.parametrize("trace", ["conversation", pytest.param("agent", marks=pytest.mark.slow)])
 def test_a_replay_gives_the_same_log(form: str, trace: str) -> None:
     way, make = FORMS[form]
     blocks = 1_000
     loaded = load(trace).trace
     made = driver(found(make, way), Terms(loaded.block_size))
     ours = _core.replay(loaded, made, blocks, "engine", log=True)
-    lru = _core.replay(loaded, "lru", blocks, "engine", log=True)
+    lru = lru_of(trace, blocks)
     assert ours["policy_failures"] == 0
     assert ours["hit_tokens"] == lru["hit_tokens"]
     for column, values in lru["events"].items():

@@ -50,6 +50,7 @@ def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) ->
     assert {"README.md", "LICENSE", "src", "tests"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_what_it_writes_is_clean(tmp_path: Path) -> None:
     """Formatted, without lint, and typed, as kvframe itself is."""
     for number, (kind, way) in enumerate(forms()):
@@ -69,6 +70,7 @@ def test_what_it_writes_is_clean(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "way"), forms())
 def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -> None:
     made = new("deep-first", "--path", tmp_path, "--kind", kind, "--way", way)

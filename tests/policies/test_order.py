@@ -8,11 +8,12 @@ import pytest
 
 from kvframe.policies.builtin import BUILTIN
 
+from ..amounts import amount
 from .drive import follow, retained, traffic
 from .twins import TWINS
 
-TRACES, REQUESTS = 1_000, 14
-RETAINED = 100
+TRACES, REQUESTS = amount(100, 1_000), 14
+RETAINED = amount(30, 100)
 
 
 def test_every_policy_has_a_twin() -> None:

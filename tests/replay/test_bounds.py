@@ -16,7 +16,11 @@ from .traces import replay, trace
 
 CAPACITIES = {"conversation": CONVERSATION, "synthetic": SYNTHETIC, "agent": AGENT}
 ONLINE = tuple(policy.name for policy in BUILTIN if not policy.replay_only)
-CELLS = [*product(("conversation", "synthetic"), ("trace", "engine")), ("agent", "engine")]
+CELLS = [
+    *product(("synthetic",), ("trace", "engine")),
+    ("agent", "engine"),
+    *(pytest.param("conversation", mode, marks=pytest.mark.slow) for mode in ("trace", "engine")),
+]
 
 
 @pytest.mark.parametrize(("name", "mode"), CELLS)
