@@ -116,5 +116,7 @@ fn expected(
 /// Ids as block tables have them, read in place; None for what takes the longer way.
 fn plain(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
     let array = readable::<i32, Ix1>(blocks)?;
-    array.as_array().iter().map(|&id| u32::try_from(id).ok()).collect()
+    let ids = array.as_slice().ok()?;
+    let valid = ids.iter().all(|&id| id >= 0);
+    valid.then(|| ids.iter().map(|&id| id as u32).collect())
 }

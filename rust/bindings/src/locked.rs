@@ -65,11 +65,17 @@ impl Manager {
     pub(crate) fn with_victims<T>(
         &self,
         py: Python<'_>,
-        work: impl FnMut(&mut Core) -> Result<T, Error>,
+        mut work: impl FnMut(&mut Core) -> Result<T, Error>,
     ) -> PyResult<T> {
-        // A refusal changes nothing.
-        let done = self.host.with_victims(py, work)?;
-        self.changing(py, |_| ())?;
-        Ok(done)
+        let mut changed = false;
+        let done = self.host.with_victims(py, |core| {
+            let outcome = work(core);
+            changed |= self.watch(core);
+            outcome
+        });
+        if changed {
+            self.listeners.notify(py);
+        }
+        done
     }
 }

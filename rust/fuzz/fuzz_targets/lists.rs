@@ -153,7 +153,7 @@ impl World {
                 break;
             }
             let block = self.pool.take(0).expect("there is room");
-            self.policy.take(block);
+            self.policy.take(&[block]);
             path.push(block);
             self.ranks[block as usize] = next_use.into();
         }

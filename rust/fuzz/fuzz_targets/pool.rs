@@ -145,7 +145,7 @@ fn act(pool: &mut Pool, model: &mut Model, op: &Op) -> Option<()> {
         }
         Op::EndLoan { pick, undo } => {
             let block = model.pick(pick, |_, e| e.state == State::Lent)?;
-            pool.end_loan(block);
+            assert_eq!(pool.end_loans(&[block]), 1);
             if undo {
                 pool.mark_lent(block);
             } else {

@@ -119,15 +119,28 @@ impl Manager {
     /// than said, or is followed by one that stays in hand.
     pub fn free_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("free", blocks, generations)?;
+        let ended = self.store.pool.end_loans(blocks);
+        if ended == blocks.len() {
+            // The common case: scratch blocks, none of which was published.
+            self.store.tick();
+            self.store.note_ids(Kind::Free, 0, (0, 0), blocks);
+            self.take_loans_back(blocks);
+            return Ok(());
+        }
+        blocks[..ended].iter().for_each(|&block| self.store.pool.mark_lent(block));
+        self.free_any(blocks)
+    }
+
+    /// [`Manager::free_blocks`] where some block was published, or may not be freed.
+    fn free_any(&mut self, blocks: &[BlockId]) -> Result<()> {
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
-            let on_loan = self.store.pool.state(block) == State::Lent;
-            if on_loan && self.store.pool.refs(block) == 1 {
-                // An ended loan marks the id, so that naming it twice is caught in one pass.
-                self.store.pool.end_loan(block);
+            // An ended loan marks the id, so that naming it twice is caught in one pass.
+            if self.store.pool.end_loans(&[block]) == 1 {
                 lent.push(block);
                 continue;
             }
+            let on_loan = self.store.pool.state(block) == State::Lent;
             let parent = self.held_blocks.parent(block);
             let why = if on_loan {
                 "it is named twice: a double free"
@@ -158,11 +171,8 @@ impl Manager {
         }
         self.store.tick();
         self.store.note_ids(Kind::Free, 0, (0, 0), blocks);
-        self.store.stats.returned += lent.len() as u64;
-        for &block in &lent {
-            self.store.pool.put_back(block);
-            self.store.note_block(Kind::Return, 0, block, 0);
-        }
+        lent.reverse();
+        self.take_loans_back(&lent);
         let held: Vec<BlockId> = dropped.iter().rev().map(|&(block, _)| block).collect();
         self.store.drop_owners(0, &held);
         Ok(())

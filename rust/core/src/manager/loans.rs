@@ -3,7 +3,7 @@
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
-use crate::pool::{BlockId, State};
+use crate::pool::BlockId;
 
 /// Why a block that a caller names cannot be meant.
 pub(super) const NO_SUCH: &str = "the pool has no such block";
@@ -24,9 +24,7 @@ impl Manager {
         let free = out.len().min(self.store.pool.free() as usize);
         let (had, evicted) = out.split_at_mut(free);
         self.store.pool.lend_all(had);
-        for &mut block in had {
-            self.note_lent(block);
-        }
+        self.note_lent(had);
         for slot in evicted {
             if let Some(victim) = self.store.next_victim() {
                 self.store.evict(victim);
@@ -34,16 +32,16 @@ impl Manager {
             *slot = self.store.pool.lend().ok_or_else(|| {
                 Error::Integrity("room for a loan was counted and is gone".into())
             })?;
-            self.note_lent(*slot);
+            self.note_lent(&[*slot]);
         }
         Ok(())
     }
 
     #[inline]
-    fn note_lent(&mut self, block: BlockId) {
-        // It may be published by itself.
-        self.store.policy.take(block);
-        self.store.note_block(Kind::Lend, 0, block, 0);
+    fn note_lent(&mut self, blocks: &[BlockId]) {
+        // They may be published by themselves.
+        self.store.policy.take(blocks);
+        self.store.note_blocks(Kind::Lend, 0, blocks.iter(), 0);
     }
 
     /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.
@@ -54,27 +52,21 @@ impl Manager {
         if blocks.is_empty() {
             return Ok(());
         }
-        for (i, &block) in blocks.iter().enumerate() {
-            if self.store.pool.refs_or_none(block) != Some(1)
-                || self.store.pool.state(block) != State::Lent
-            {
-                self.undo_marks(&blocks[..i]);
-                return Err(self.not_lent(block, blocks[..i].contains(&block)));
-            }
-            // Marks the id as seen, so that naming it twice is caught in one pass.
-            self.store.pool.end_loan(block);
+        let (ended, others) = blocks.split_at(self.store.pool.end_loans(blocks));
+        if let Some(&block) = others.first() {
+            ended.iter().for_each(|&before| self.store.pool.mark_lent(before));
+            return Err(self.not_lent(block, ended.contains(&block)));
         }
         self.store.tick();
-        self.store.stats.returned += blocks.len() as u64;
-        self.store.pool.put_all_back(blocks);
-        self.store.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
+        self.take_loans_back(blocks);
         Ok(())
     }
 
-    fn undo_marks(&mut self, blocks: &[BlockId]) {
-        for &block in blocks {
-            self.store.pool.mark_lent(block);
-        }
+    /// Frees `blocks`, whose loans have ended; the first is lent again first.
+    pub(super) fn take_loans_back(&mut self, blocks: &[BlockId]) {
+        self.store.stats.returned += blocks.len() as u64;
+        self.store.pool.put_all_back(blocks);
+        self.store.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
     }
 
     pub(super) fn not_lent(&self, block: BlockId, twice: bool) -> Error {

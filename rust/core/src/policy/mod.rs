@@ -99,8 +99,8 @@ pub trait Eviction: Send {
     /// An allocation found `blocks` (or computed copies of them).
     fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
 
-    /// `block` was free and got its first owner; it is not findable yet.
-    fn take(&mut self, _block: BlockId) {}
+    /// `blocks` were free and got their first owner; they are not findable yet.
+    fn take(&mut self, _blocks: &[BlockId]) {}
 
     /// `blocks` were cached and got an owner: they must leave the order.
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>);

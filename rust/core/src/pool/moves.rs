@@ -168,12 +168,22 @@ impl Pool {
         self.free.extend(blocks.iter().rev());
     }
 
-    /// Takes a loan's only reference away.
-    pub fn end_loan(&mut self, block: BlockId) {
-        self.blocks[block as usize].refs = 0;
+    /// Takes the only reference of each of `blocks` on loan away, up to the first that has none to take:
+    /// it is not on loan, or was named before. How many at the front that were.
+    pub fn end_loans(&mut self, blocks: &[BlockId]) -> usize {
+        let column = &mut self.blocks[..];
+        let mut ended = 0;
+        for &block in blocks {
+            match column.get_mut(block as usize) {
+                Some(b) if b.refs == 1 && b.state == State::Lent => b.refs = 0,
+                _ => break,
+            }
+            ended += 1;
+        }
+        ended
     }
 
-    /// Undoes [`Pool::end_loan`].
+    /// Undoes [`Pool::end_loans`] for a block.
     pub fn mark_lent(&mut self, block: BlockId) {
         self.blocks[block as usize].refs = 1;
     }

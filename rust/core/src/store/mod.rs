@@ -142,7 +142,7 @@ impl Store {
             self.evict(victim);
         }
         let block = self.pool.take(group as u8)?;
-        self.policy.take(block);
+        self.policy.take(&[block]);
         self.stats.allocated += 1;
         self.note_block(Kind::Allocate, seq, block, 0);
         Some(block)

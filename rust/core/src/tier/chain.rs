@@ -52,7 +52,7 @@ impl TierPolicy {
 
     /// Takes such a block back.
     pub(super) fn free(&mut self, block: BlockId) {
-        self.pool.end_loan(block);
+        self.pool.end_loans(&[block]);
         self.pool.put_back(block);
     }
 

@@ -224,7 +224,7 @@ impl TierPolicy {
             });
         };
         self.tick();
-        self.policy.take(block);
+        self.policy.take(&[block]);
         self.pool.publish(block, key, parent, depth);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.insert(&[block], known.access(), view);

@@ -99,8 +99,8 @@ impl<R: Rank> Eviction for RankOrder<R> {
         }
     }
 
-    fn take(&mut self, block: BlockId) {
-        self.policy.acquire(block);
+    fn take(&mut self, blocks: &[BlockId]) {
+        blocks.iter().for_each(|&block| self.policy.acquire(block));
     }
 
     fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
