@@ -8,6 +8,94 @@ from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import disjoint_base
 
 @final
+class BlockQueue:
+    """
+    The core of a queue as the package sees it; `kvframe.block_queue.BlockQueue` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        blocks: SupportsIndex,
+        block_size: SupportsIndex,
+        policy: Any,
+        policy_options: dict | None = None,
+    ) -> BlockQueue:
+        """
+        The queue of `blocks` blocks, which all have an owner; `policy` is a built-in's name or a driver.
+        """
+    def available(self, /) -> int:
+        """
+        Blocks without an owner.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts the state.
+        """
+    def defer(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        The same, but they are taken after all others.
+        """
+    def evictions(self, /) -> int:
+        """
+        Findable blocks that were taken for something else.
+        """
+    def failures(self, /) -> int:
+        """
+        Decisions that the built-in order took for a policy that failed.
+        """
+    def free(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        The last owner of each left.
+        """
+    def hit(
+        self,
+        /,
+        blocks: SupportsGetItem[int, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
+    ) -> None:
+        """
+        A request found blocks.
+        """
+    def insert(
+        self,
+        /,
+        blocks: SupportsGetItem[int, SupportsIndex],
+        keys: SupportsGetItem[int, bytes | bytearray],
+        depths: SupportsGetItem[int, SupportsIndex],
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
+    ) -> None:
+        """
+        Owned blocks became findable, each under a key of any length.
+        """
+    def order(self, /) -> list[int]:
+        """
+        Blocks without an owner, in the order in which they would be taken now.
+        """
+    def remove(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        Blocks are not findable any more.
+        """
+    def take(self, /, n: SupportsIndex) -> list[int]:
+        """
+        The first `n` blocks, which have an owner now.
+        """
+
+@final
 class Manager:
     """
     The core as the package sees it; `kvframe.KVCacheManager` is the face for users.

@@ -15,6 +15,7 @@
 //! | [`pins`] | prefixes held against eviction; the radix tree as text |
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
+//! | [`block_queue`] | `BlockQueue`: the unowned blocks of an engine's pool under a policy |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
@@ -34,6 +35,7 @@
 use pyo3::prelude::*;
 
 mod args;
+mod block_queue;
 mod blocks;
 mod buffers;
 mod calls;
@@ -74,6 +76,8 @@ mod views;
 /// kvframe's compiled core.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::block_queue::BlockQueue;
     #[pymodule_export]
     use super::copies::{copies, few_copies};
     #[pymodule_export]

@@ -37,6 +37,11 @@ impl Key {
         fold(self.0 as u64 ^ 0x9E37_79B9_7F4A_7C15, (self.0 >> 64) as u64 ^ 0xC2B2_AE3D_27D4_EB4F)
     }
 
+    /// The key of a block whose name, of any length, the caller has.
+    pub fn of_name(name: &[u8]) -> Self {
+        Self(xxh3_128(name))
+    }
+
     fn of_digest(digest: &[u8]) -> Self {
         let mut head = [0; 16];
         head.copy_from_slice(&digest[..16]);

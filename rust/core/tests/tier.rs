@@ -2,7 +2,7 @@
 
 use kvframe_core::Key;
 use kvframe_core::policy::{NAMES, PolicyOptions, RemovalCause, by_name};
-use kvframe_core::tier::{RequestInfo, TierPolicy};
+use kvframe_core::tier::{BlockQueue, RequestInfo, TierPolicy};
 
 fn tier(name: &str, capacity: u32) -> TierPolicy {
     TierPolicy::new(capacity, 16, by_name(name, PolicyOptions::default()).unwrap()).unwrap()
@@ -133,4 +133,25 @@ fn a_call_costs_as_much_as_it_has_blocks() {
     assert!(tier.remove(&twice, RemovalCause::Evicted).is_err());
     tier.remove(&blocks, RemovalCause::Evicted).unwrap();
     assert_eq!(tier.pool().free(), many);
+}
+
+#[test]
+fn a_queue_gives_free_blocks_then_victims_then_deferred_ones() {
+    for name in NAMES {
+        let policy = by_name(name, PolicyOptions::default()).unwrap();
+        let mut queue = BlockQueue::new(8, 16, policy).unwrap();
+        assert_eq!(queue.available(), 0, "{name}: all have an owner at first");
+        let keys: Vec<Key> = (0..4).map(Key).collect();
+        queue.insert(&[0, 1, 2, 3], &keys, &[0, 1, 2, 3], RequestInfo::default()).unwrap();
+        queue.defer(&[6]).unwrap();
+        queue.free(&[0, 1, 2, 3, 4, 5]).unwrap();
+        let taken = queue.take(7).unwrap();
+        assert_eq!(taken[..2], [5, 4], "{name}");
+        assert_eq!(taken[6], 6, "{name}");
+        assert_eq!(queue.evictions(), 4, "{name}");
+        assert!(queue.take(1).is_err() && queue.free(&[7, 7]).is_err(), "{name}");
+        queue.free(&taken).unwrap();
+        queue.check_integrity().unwrap();
+        assert_eq!(queue.available(), 7, "{name}: nothing of them is cached any more");
+    }
 }

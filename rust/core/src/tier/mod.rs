@@ -5,15 +5,18 @@
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
 //!
 //! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
+//! [`BlockQueue`] ranks the blocks of an engine's own pool, by the engine's ids.
 
 mod chain;
 mod check;
 mod pages;
+mod queue;
 mod room;
 mod transfers;
 mod victims;
 
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
+pub use queue::BlockQueue;
 pub use transfers::{TierStats, TransferResult};
 
 use crate::error::{Error, Result};

@@ -1,0 +1,162 @@
+"""An engine's free queue: lru is vLLM's list, and every policy keeps the queue whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kvframe.block_queue import BlockQueue
+from kvframe.config import Resolved
+from kvframe.errors import CapacityError, UsageError
+
+from .test_tier_policy import BUILTIN, registry
+
+BLOCKS = 24
+
+
+class FreeList:
+    """vLLM's queue as a list: unhashed blocks to the front, hashed ones to the back."""
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self.hashed: set[int] = set()
+
+    def take(self, n: int) -> list[int]:
+        taken, self.free = self.free[:n], self.free[n:]
+        self.hashed -= set(taken)
+        return taken
+
+    def hit(self, blocks: list[int]) -> None:
+        self.free = [block for block in self.free if block not in blocks]
+
+    def give(self, table: list[int]) -> None:
+        last_first = table[::-1]
+        bare = [block for block in last_first if block not in self.hashed]
+        self.free = bare + self.free + [block for block in last_first if block in self.hashed]
+
+
+def queue(name: str) -> BlockQueue:
+    if name != "oldest":
+        return BlockQueue.named(name, BLOCKS)
+    table = {"policy": "oldest"}
+    return BlockQueue(
+        Resolved.load("/dev/null", env={}, registry=registry(), eviction=table), BLOCKS
+    )
+
+
+@pytest.mark.parametrize("name", [*BUILTIN, "oldest"])
+def test_requests_come_and_go(name: str) -> None:
+    """Tables of requests that share prefixes; lru is compared with the list block for block."""
+    chance, ours, twin = random.Random(name), queue(name), FreeList()
+    ours.free(range(BLOCKS))
+    twin.give(list(range(BLOCKS)))
+    tables: list[list[int]] = []
+    owners = [0] * BLOCKS
+    for step in range(500):
+        if tables and (chance.random() < 0.4 or ours.available < 6):
+            table = tables.pop(chance.randrange(len(tables)))
+            for block in table:
+                owners[block] -= 1
+            gone = [block for block in table if not owners[block]]
+            ours.free(gone)
+            twin.give(gone)
+        else:
+            cached = [block for block in sorted(twin.hashed) if chance.random() < 0.2]
+            ours.hit(cached)
+            twin.hit(cached)
+            new = ours.take(min(chance.randrange(4), ours.available))
+            if name == "lru":
+                assert new == twin.take(len(new))
+            twin.free = [block for block in twin.free if block not in new]
+            twin.hashed -= set(new)
+            full = new[: chance.randrange(len(new) + 1)]
+            # Two blocks may hold the same.
+            ours.insert(
+                full, [b"key %d" % chance.randrange(9) for _ in full], [step % 5] * len(full)
+            )
+            twin.hashed |= set(full)
+            tables.append(cached + new)
+            for block in tables[-1]:
+                owners[block] += 1
+        if chance.random() < 0.1 and twin.hashed:
+            lost = chance.choice(sorted(twin.hashed))
+            ours.remove([lost])
+            twin.hashed.discard(lost)
+            if lost in twin.free:
+                twin.free.remove(lost)
+                twin.free.insert(0, lost)
+        ours.check_integrity()
+        assert set(ours.order()) == set(twin.free)
+        assert ours.available == len(twin.free)
+        if name == "lru":
+            assert ours.order() == twin.free
+    assert ours.failures == 0
+    assert ours.evictions > 0
+
+
+def test_blocks_that_hold_nothing_are_taken_before_any_is_evicted() -> None:
+    ours = BlockQueue.named("lfu", 4)
+    ours.insert([0, 1], [b"a", b"b"], [0, 1])
+    ours.free([0, 1, 2])
+    assert ours.order() == [2, 1, 0]
+    ours.hit([0])
+    ours.free([0])
+    assert ours.take(2) == [2, 1]
+    assert ours.evictions == 1
+
+
+def test_deferred_blocks_are_taken_last_and_may_be_found_again() -> None:
+    ours = BlockQueue.named("mru", 5)
+    ours.insert([0, 1, 2], [b"a", b"b", b"c"], [0, 1, 2])
+    ours.defer([0, 3])
+    ours.free([1, 2])
+    assert ours.order()[2:] == [0, 3]
+    ours.hit([0])
+    assert ours.available == 3
+    ours.free([0])
+    assert ours.take(4)[-1] == 3
+    with pytest.raises(CapacityError, match="needs 1 blocks"):
+        ours.take(1)
+
+
+def test_a_block_that_loses_its_key_is_free_once_it_has_no_owner() -> None:
+    ours = BlockQueue.named("lru", 3)
+    ours.insert([0, 1], [b"a", b"b"], [0, 1])
+    ours.free([0])
+    ours.remove([0, 1, 2])
+    assert ours.order() == [0]
+    ours.free([1])
+    assert ours.order() == [1, 0]
+
+
+def test_a_renewed_queue_has_learnt_nothing() -> None:
+    ours = BlockQueue.named("lru", 3)
+    ours.free([0, 1, 2])
+    assert ours.renewed().available == 0
+    assert ours.renewed().policy == "lru"
+
+
+@pytest.mark.parametrize("name", ["lru", "oldest"])
+def test_misuse_is_refused_and_changes_nothing(name: str) -> None:
+    ours = queue(name)
+    ours.insert([0, 1, 2], [b"a", b"b", b"c"], [0, 1, 2])
+    ours.free([0, 3])
+    ours.defer([4])
+    before = ours.order()
+    for call, message in (
+        (lambda: ours.free([1, 0]), "block = 0: has no owner"),
+        (lambda: ours.free([1, 1]), "block = 1: named twice"),
+        (lambda: ours.free([4]), "block = 4: has no owner"),
+        (lambda: ours.defer([3]), "block = 3: has no owner"),
+        (lambda: ours.hit([1, 3]), "block = 3: not findable"),
+        (lambda: ours.insert([5, 1], [b"x", b"y"], [0, 0]), "block = 1: has no owner, or is"),
+        (lambda: ours.insert([4], [b"x"], [0]), "block = 4: has no owner"),
+        (lambda: ours.insert([5], [], [0]), "1 blocks, 0 keys, 1 depths"),
+        (lambda: ours.remove([BLOCKS]), f"block = {BLOCKS}: not a block of this pool"),
+        (lambda: BlockQueue("lru", 3), "resolved = 'lru': must be a Resolved"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()
+        assert ours.order() == before
+        ours.check_integrity()
