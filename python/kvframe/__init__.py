@@ -25,6 +25,7 @@
 | `kvframe.testing` | tests of a policy or a store, for its author |
 | `kvframe.pages`, `kvframe.tiers` | KV bytes in host memory and on a GPU; tiers below the pool |
 | `kvframe.stats`, `kvframe.wire` | statistics, the event log, snapshots; engines' KV events |
+| `kvframe.metrics` | what Prometheus reads |
 | `kvframe.integrations` | kvframe inside vLLM, SGLang, LMCache and transformers |
 | `kvframe.bench` | replays of real traces under every policy: the command ``kvframe bench`` |
 """

@@ -36,7 +36,12 @@ class Barred:
 sys.meta_path.insert(0, Barred())
 '''
 
-MODULES = {"ml-dtypes": "ml_dtypes", "cupy-cuda13x": "cupy", "pyzmq": "zmq"}
+MODULES = {
+    "ml-dtypes": "ml_dtypes",
+    "cupy-cuda13x": "cupy",
+    "pyzmq": "zmq",
+    "prometheus-client": "prometheus_client",
+}
 """Where a package's module is not called as the package is."""
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "events": "Read the KV events of running engines.",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
+    "top": "Watch a running manager in the terminal.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",
 }
 

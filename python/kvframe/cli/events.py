@@ -188,10 +188,17 @@ def _in_words(place: dict[str, Any], event: Stored | Removed | Cleared) -> str:
     names = " ".join(map(_name, event.block_hashes[:4]))
     more = f" and {len(event.block_hashes) - 4} more" if len(event.block_hashes) > 4 else ""
     if isinstance(event, Removed):
-        return f"{head}removed {names}{more} ({event.medium})"
+        return f"{head}removed {names}{more} ({_plain(event.medium)})"
     parent = event.parent_block_hash
     after = "" if parent is None else f" after {_name(parent)}"
-    return f"{head}stored {names}{more}{after}: {len(event.token_ids)} tokens ({event.medium})"
+    return (
+        f"{head}stored {names}{more}{after}: {len(event.token_ids)} tokens ({_plain(event.medium)})"
+    )
+
+
+def _plain(text: str) -> str:
+    """Nothing of a message may move the terminal's cursor."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _name(hash_: int | bytes) -> str:

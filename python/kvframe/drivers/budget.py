@@ -25,6 +25,10 @@ class Budget:
         milliseconds: The time.
         origin: The policy with its package and version, for the warning.
         passes_over: Whether the policy is passed over without a word once the time is spent.
+
+    Attributes:
+        decisions: Decisions that have returned.
+        seconds: What they took, together.
     """
 
     def __init__(self, milliseconds: float, origin: str, passes_over: bool) -> None:
@@ -33,6 +37,7 @@ class Budget:
         # By thread: a policy may call its manager, which may ask it again.
         self._starts: dict[int, list[float]] = {}
         self.is_spent = False
+        self.decisions, self.seconds = 0, 0.0
         _Watchdog.watch(self)
 
     def __enter__(self) -> None:
@@ -40,6 +45,8 @@ class Budget:
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         took = time.perf_counter() - self._starts[threading.get_ident()].pop()
+        self.decisions += 1
+        self.seconds += took
         if took > self._seconds:
             self.is_spent = True
             if kind is not None and issubclass(kind, KeyboardInterrupt):

@@ -9,18 +9,30 @@ from kvframe.config import Config, Resolved
 from kvframe.config.rules import core_table
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import NativeDriver
 from kvframe.errors import UsageError
+
+Evicting = eviction.EvictionDriver | NativeDriver
+
+
+def evicting_of(resolved: Resolved) -> Evicting | None:
+    """The driver of an eviction policy from outside the core."""
+    config, chosen = resolved.config, resolved.eviction
+    terms = Terms.of(config.eviction, chosen.options, config.cache.block_size)
+    return eviction.driver(chosen.loaded, terms)
 
 
 def core_of(
-    resolved: Resolved, gate: admission.AdmissionDriver | None, matcher: prefix.PrefixDriver | None
+    resolved: Resolved,
+    evicting: Evicting | None,
+    gate: admission.AdmissionDriver | None,
+    matcher: prefix.PrefixDriver | None,
 ) -> _core.Manager:
     """The core's manager, with the drivers of policies from outside the core."""
-    config, chosen = resolved.config, resolved.eviction
-    terms = Terms.of(config.eviction, chosen.options, config.cache.block_size)
+    chosen = resolved.eviction
     return _core.Manager(
-        core_table(config, resolved.capacity_blocks),
-        policy=eviction.driver(chosen.loaded, terms) or chosen.name,
+        core_table(resolved.config, resolved.capacity_blocks),
+        policy=evicting or chosen.name,
         policy_options=chosen.values,
         admission=gate or resolved.admission.name,
         admission_options=resolved.admission.values,

@@ -20,7 +20,7 @@ from kvframe.drivers import admission, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.errors import UsageError
 from kvframe.manager import step as steps
-from kvframe.manager.build import core_of, resolved_of
+from kvframe.manager.build import core_of, evicting_of, resolved_of
 from kvframe.manager.tables import Offsets, ragged, slot_count, widest
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
@@ -111,12 +111,14 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         terms = Terms.of(sections.prefix, resolved.prefix.options, size)
         matcher = prefix.driver(resolved.prefix.loaded, terms)
         check_index(matcher, sections)
-        self._core = core = core_of(resolved, gate, matcher)
+        evicting = evicting_of(resolved)
+        self._core = core = core_of(resolved, evicting, gate, matcher)
+        drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
         self._prompts = prompts = Prompts(core, matcher, gate)
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core)
-        self.stats = Stats(core, resolved, prompts)
+        self.stats = Stats(core, resolved, prompts, drivers)
         self.log = Log(core, size)
         self.inspect = Inspect(core, resolved, prompts)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
 from kvframe._core import Manager as Core
 from kvframe.config import Resolved
 from kvframe.prompts import Prompts
@@ -17,14 +20,32 @@ from kvframe.stats.rates import (
     miss_of,
 )
 
+GAUGES = frozenset({"peak_blocks", "bytes_used", "bytes_total", "live_sequences", "waiting_blocks"})
+"""Counters that say what is now, and may fall."""
+
+
+class PolicyTime(NamedTuple):
+    """What a policy's decisions took.
+
+    Attributes:
+        decisions: How many have returned.
+        seconds: What they took, together.
+    """
+
+    decisions: int
+    seconds: float
+
 
 class Stats(Room):
     """``kv.stats``: counters, hit rates, why prefixes ended where they did."""
 
     _instead = "kv.stats.counters()"
 
-    def __init__(self, core: Core, resolved: Resolved, prompts: Prompts) -> None:
+    def __init__(
+        self, core: Core, resolved: Resolved, prompts: Prompts, drivers: Mapping[str, object]
+    ) -> None:
         self._core, self._resolved, self._prompts = core, resolved, prompts
+        self._drivers = drivers
 
     def counters(self) -> dict[str, int]:
         """Counters since the start; requests are counted once, at admission.
@@ -40,6 +61,19 @@ class Stats(Room):
             stats["bytes_used"] = (usable - free - cached) * each
             stats["bytes_total"] = usable * each
         return stats
+
+    def kinds(self) -> dict[str, Literal["counter", "gauge"]]:
+        """Which of `counters` only grow, and which are what is now, by name."""
+        return {name: "gauge" if name in GAUGES else "counter" for name in self.counters()}
+
+    def policy_times(self) -> dict[str, PolicyTime]:
+        """The time of policies in Python that have a ``budget_ms``, by kind; others have none."""
+        budgets = {kind: getattr(driver, "budget", None) for kind, driver in self._drivers.items()}
+        return {
+            kind: PolicyTime(budget.decisions, budget.seconds)
+            for kind, budget in budgets.items()
+            if budget is not None
+        }
 
     def reset_peak(self) -> int:
         """Count ``peak_blocks`` of `counters` from what is in use now; returns the peak so far."""

@@ -1,0 +1,187 @@
+"""What a manager, its tiers and its publisher count, as samples of the families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from kvframe.manager import KVCacheManager
+from kvframe.registry.discovery import own_version
+
+MOST_OWNERS = 100
+"""Owners of pins with samples of their own: those with the most blocks. Owners are free text, and
+each would be a series of its own for ever."""
+
+OTHER_OWNERS = "(others)"
+
+
+class Sample(NamedTuple):
+    """A number of a family, under the values of its labels beside ``engine``."""
+
+    family: str
+    labels: tuple[str, ...]
+    value: float
+
+
+class TierStats(Protocol):
+    """What is read of tiers: `kvframe.tiers.Tiers`."""
+
+    def stats(self) -> dict[str, dict[str, int]]: ...
+
+
+class BatchCounts(Protocol):
+    """What is read of a publisher: `kvframe.wire.Publisher`."""
+
+    def counts(self) -> tuple[int, int, int, int]: ...
+
+
+COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "admissions": ("requests_total", ("allocated",)),
+    "resumed": ("requests_total", ("resumed",)),
+    "refused": ("requests_total", ("refused",)),
+    "admissions_with_hit": ("requests_with_hit_total", ()),
+    "prompt_tokens": ("prefix_cache_query_tokens_total", ("new",)),
+    "resumed_tokens": ("prefix_cache_query_tokens_total", ("resumed",)),
+    "hit_tokens": ("prefix_cache_hit_tokens_total", ("new",)),
+    "resumed_hit_tokens": ("prefix_cache_hit_tokens_total", ("resumed",)),
+    "lookup_blocks": ("prefix_cache_query_blocks_total", ()),
+    "hit_blocks": ("prefix_cache_hit_blocks_total", ()),
+    "unread": ("unread_requests_total", ()),
+    "unread_tokens": ("unread_tokens_total", ("new",)),
+    "resumed_unread_tokens": ("unread_tokens_total", ("resumed",)),
+    "joined_tokens": ("joined_tokens_total", ()),
+    "allocated": ("block_events_total", ("allocated",)),
+    "freed": ("block_events_total", ("freed",)),
+    "lent": ("block_events_total", ("lent",)),
+    "returned": ("block_events_total", ("returned",)),
+    "stored": ("block_events_total", ("stored",)),
+    "duplicates": ("block_events_total", ("duplicates",)),
+    "remapped": ("block_events_total", ("remapped",)),
+    "forks": ("forks_total", ()),
+    "copies": ("copied_blocks_total", ()),
+    "copied_tokens": ("copied_tokens_total", ()),
+    "failed_copies": ("failed_copies_total", ()),
+    "loads": ("loads_total", ()),
+    "loaded_tokens": ("loaded_tokens_total", ()),
+    "leases": ("leases_total", ()),
+    "leased_tokens": ("leased_tokens_total", ()),
+    "collisions": ("key_collisions_total", ()),
+    "peak_blocks": ("peak_blocks", ()),
+    "waiting_blocks": ("waiting_blocks", ()),
+    "live_sequences": ("sequences", ()),
+    "bytes_used": ("cache_used_bytes", ()),
+    "bytes_total": ("cache_size_bytes", ()),
+}
+"""Where the counters of `Stats.counters` go that need no more than a name."""
+
+_TRANSFERS = {
+    "stored": ("store", "done"),
+    "failed_stores": ("store", "failed"),
+    "loaded": ("load", "done"),
+    "failed_loads": ("load", "failed"),
+    "cancelled": ("any", "cancelled"),
+    "late": ("any", "late"),
+    "refused": ("any", "refused"),
+}
+_STATES = ("free", "cached", "owned", "moving")
+_MOVED = "moved"
+
+
+def samples(
+    kv: KVCacheManager, tiers: TierStats | None = None, publisher: BatchCounts | None = None
+) -> Iterator[Sample]:
+    """All samples of now."""
+    for name, labels, value in _all(kv, tiers, publisher):
+        yield Sample(f"kvframe_{name}", labels, value)
+
+
+def _all(
+    kv: KVCacheManager, tiers: TierStats | None, publisher: BatchCounts | None
+) -> Iterator[Sample]:
+    counters = kv.stats.counters()
+    yield from _of_pool(kv)
+    yield from _of_pins(kv)
+    for key, (name, labels) in COUNTERS.items():
+        if key in counters:
+            yield Sample(name, labels, counters[key])
+    yield Sample("prefix_cache_hit_share_total", (), counters["hit_share_ppm"] / 1e6)
+    misses = kv.stats.miss_reasons()
+    if misses is not None:
+        for reason, count in misses.requests.items():
+            yield Sample("prefix_ends_total", (reason.name.lower(),), count)
+        for reason, count in misses.tokens.items():
+            yield Sample("prefix_missed_tokens_total", (reason.name.lower(),), count)
+    yield from _of_policies(kv, counters)
+    if tiers is not None:
+        yield from _of_tiers(tiers.stats())
+    if publisher is not None:
+        outcomes = ("published", "dropped", "replayed", "refused")
+        for outcome, count in zip(outcomes, publisher.counts(), strict=True):
+            yield Sample("event_batches_total", (outcome,), count)
+
+
+def _of_pool(kv: KVCacheManager) -> Iterator[Sample]:
+    options = kv.inspect.options()
+    names = (own_version(), options["policy"], options["admission"], options["index"])
+    yield Sample("info", names, 1)
+    yield Sample("cache_usage_ratio", (), kv.pressure.usage())
+    yield Sample("pressure_level", (), int(kv.pressure.level()))
+    counts = kv.counts()
+    for state in ("free", "cached", "referenced"):
+        yield Sample("blocks", (state,), getattr(counts, state))
+    yield Sample("block_tokens", (), kv.block_size)
+
+
+def _of_pins(kv: KVCacheManager) -> Iterator[Sample]:
+    held: dict[str, tuple[int, int]] = {}
+    for info in kv.pins.held():
+        pins, blocks = held.get(info.owner, (0, 0))
+        held[info.owner] = pins + 1, blocks + info.blocks
+    ranked = sorted(held.items(), key=lambda item: (-item[1][1], item[0]))
+    rest = ranked[MOST_OWNERS:]
+    if rest:
+        totals = sum(pins for _, (pins, _) in rest), sum(blocks for _, (_, blocks) in rest)
+        ranked = [*ranked[:MOST_OWNERS], (OTHER_OWNERS, totals)]
+    for owner, (pins, blocks) in ranked:
+        yield Sample("pins", (owner,), pins)
+        yield Sample("pinned_blocks", (owner,), blocks)
+
+
+def _of_policies(kv: KVCacheManager, counters: Mapping[str, int]) -> Iterator[Sample]:
+    options = kv.inspect.options()
+    eviction, admission = options["policy"], options["admission"]
+    prefix = kv.inspect.resolved.prefix.name
+    yield Sample("evictions_total", (eviction,), counters["evictions"])
+    failures = {
+        ("eviction", eviction): counters["policy_failures"],
+        ("admission", admission): counters["admission_failures"],
+        ("prefix", prefix): kv.stats.prefix_stats()["prefix_failures"],
+    }
+    for labels, count in failures.items():
+        yield Sample("policy_failures_total", labels, count)
+    yield Sample("policy_fallbacks_total", (eviction,), counters["policy_fallbacks"])
+    for verdict in ("kept", "dropped", "lowered"):
+        yield Sample(
+            "admission_blocks_total", (admission, verdict), counters[f"admission_{verdict}"]
+        )
+    names = {"eviction": eviction, "admission": admission, "prefix": prefix}
+    for kind, took in kv.stats.policy_times().items():
+        yield Sample("policy_decisions_total", (kind, names[kind]), took.decisions)
+        yield Sample("policy_seconds_total", (kind, names[kind]), took.seconds)
+
+
+def _of_tiers(told: Mapping[str, Mapping[str, int]]) -> Iterator[Sample]:
+    for tier, counters in told.items():
+        if tier == _MOVED:
+            for direction, count in counters.items():
+                yield Sample("moved_total", (direction,), count)
+            continue
+        for key, count in counters.items():
+            if key in _STATES:
+                yield Sample("tier_pages", (tier, key), count)
+            elif key in _TRANSFERS:
+                yield Sample("tier_transfers_total", (tier, *_TRANSFERS[key]), count)
+            elif key == "evicted":
+                yield Sample("tier_evictions_total", (tier,), count)
+            else:
+                yield Sample("tier_events_total", (tier, key), count)

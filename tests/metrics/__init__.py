@@ -1,0 +1,1 @@
+"""Metrics over HTTP on this machine, read by the official parser."""

@@ -1,0 +1,163 @@
+"""What is scraped over HTTP is what the manager counts, by the official parser."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kvframe import KVCacheManager, UsageError
+from kvframe.metrics import Collector, Server, serve
+from kvframe.metrics.families import BY_NAME, FAMILIES
+from kvframe.metrics.samples import COUNTERS, MOST_OWNERS
+from kvframe.stats.counters import GAUGES
+from kvframe.tiers import Tiers
+
+from .engine import engine, serve_one
+
+ROOT = Path(__file__).parents[2]
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Running = tuple[Server, KVCacheManager, Tiers]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with engine(tmp_path_factory.mktemp("engine")) as found:
+        yield found
+
+
+def scrape(url: str) -> Samples:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples[f"kvframe_{name}", frozenset({"engine": "0", **labels}.items())]
+
+
+def test_a_scrape_says_what_the_manager_counts(running: Running) -> None:
+    server, kv, tiers = running
+    samples = scrape(server.url)
+    counters = kv.stats.counters()
+    assert value(samples, "requests_total", outcome="allocated") == counters["admissions"] == 41
+    assert value(samples, "prefix_cache_hit_tokens_total", request="new") == counters["hit_tokens"]
+    assert counters["hit_tokens"] > 0
+    assert value(samples, "cache_usage_ratio") == kv.pressure.usage() > 0
+    for state in ("free", "cached", "referenced"):
+        assert value(samples, "blocks", state=state) == getattr(kv.counts(), state)
+    assert value(samples, "pins", owner="team a") == 1
+    assert value(samples, "pinned_blocks", owner="team a") == 2
+    policy = kv.inspect.options()["policy"]
+    assert value(samples, "evictions_total", policy=policy) == counters["evictions"] > 0
+    took = kv.stats.policy_times()["eviction"]
+    assert value(samples, "policy_decisions_total", kind="eviction", policy=policy) > 0
+    assert took.seconds > 0
+    host = tiers.stats()["host"]
+    told = value(samples, "tier_transfers_total", tier="host", direction="store", outcome="done")
+    assert told == host["stored"] > 0
+    assert value(samples, "tier_pages", tier="host", state="cached") == host["cached"]
+    assert value(samples, "event_batches_total", outcome="published") > 0
+    serve_one(kv, tiers, [*range(70_000, 70_010)])
+    assert value(scrape(server.url), "requests_total", outcome="allocated") == 42
+
+
+def test_kinds_and_labels_are_those_of_the_table(running: Running) -> None:
+    with urllib.request.urlopen(running[0].url, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    assert {family.type for family in families} == {"counter", "gauge"}
+    found = {sample.name: (family, sample) for family in families for sample in family.samples}
+    missing = set(BY_NAME) - set(found)
+    assert missing == set(), "families without a sample in an engine that has everything"
+    for name, (family, sample) in found.items():
+        told = BY_NAME[name]
+        assert (family.type, family.documentation) == (told.kind, told.help)
+        assert set(sample.labels) == {"engine", *told.labels}
+
+
+def test_every_counter_of_the_manager_is_a_metric_of_its_kind(running: Running) -> None:
+    kinds = running[1].stats.kinds()
+    assert kinds.keys() >= GAUGES
+    elsewhere = {"hit_share_ppm", "evictions", "policy_failures", "policy_fallbacks"}
+    verdicts = {"admission_failures", "admission_kept", "admission_dropped", "admission_lowered"}
+    assert kinds.keys() == COUNTERS.keys() | elsewhere | verdicts
+    for key, (name, _) in COUNTERS.items():
+        assert BY_NAME[f"kvframe_{name}"].kind == kinds[key]
+
+
+def test_the_queries_of_the_dashboard_resolve(running: Running) -> None:
+    samples = scrape(running[0].url)
+    labels: dict[str, set[str]] = {}
+    for name, own in samples:
+        labels.setdefault(name, set()).update(key for key, _ in own)
+    board = json.loads((resources.files("kvframe") / "metrics" / "dashboard.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(queries) > 15
+    for query in queries:
+        names = re.findall(r"kvframe_\w+", query)
+        assert names
+        assert [name for name in names if name not in labels] == [], query
+        grouped = re.findall(r"by \(([^)]*)\)", query)
+        matched = re.findall(r"(\w+)=~?\"", query)
+        wanted = {one.strip() for group in grouped for one in group.split(",")} | set(matched)
+        assert wanted <= set.intersection(*(labels[name] for name in names)), query
+        rates = [name for name in names if f"rate({name}" in query]
+        assert {name for name in names if name.endswith("_total")} == set(rates), query
+    variable = board["templating"]["list"][1]["query"]
+    assert variable == "label_values(kvframe_info, engine)"
+
+
+def test_the_page_of_reference_has_every_metric() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    rows = dict(re.findall(r"^\| `(kvframe_\w+)` \| (\w+) \|", page, re.M))
+    assert rows == {family.name: family.kind for family in FAMILIES}
+    for family in FAMILIES:
+        row = re.search(rf"^\| `{family.name}` \|.*$", page, re.M)
+        assert row is not None
+        assert [label for label in family.labels if f"`{label}`" not in row[0]] == []
+
+
+def test_engines_of_one_process_are_told_apart() -> None:
+    registry = CollectorRegistry()
+    for engine_name in ("a", "b"):
+        kv = KVCacheManager(block_size=4, capacity=8)
+        registry.register(Collector(kv, engine=engine_name))
+    text = generate_latest(registry).decode()
+    assert 'kvframe_block_tokens{engine="a"} 4.0' in text
+    assert 'kvframe_block_tokens{engine="b"} 4.0' in text
+
+
+def test_owners_of_pins_make_a_bounded_number_of_series() -> None:
+    kv = KVCacheManager(block_size=1, capacity=400)
+    for at in range(MOST_OWNERS + 20):
+        seq = kv.allocate([at, 0]).seq
+        kv.commit(seq, 2)
+        kv.release(seq)
+        kv.pins.pin([at, 0], owner=f"owner {at}")
+    registry = CollectorRegistry()
+    registry.register(Collector(kv))
+    text = generate_latest(registry).decode()
+    assert text.count("kvframe_pins{") == MOST_OWNERS + 1
+    assert 'kvframe_pins{engine="0",owner="(others)"} 20.0' in text
+
+
+def test_it_listens_on_this_machine_alone_and_names_an_address_in_use() -> None:
+    kv = KVCacheManager(block_size=4, capacity=8)
+    with serve(kv, port=0) as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        with pytest.raises(UsageError, match=rf"127\.0\.0\.1:{port}: "):
+            serve(kv, port=port)
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(server.url, timeout=5)
