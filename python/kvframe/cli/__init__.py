@@ -30,6 +30,7 @@ COMMANDS = {
     "check": "Check FILE and print what it resolves to.",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
+    "trace": "Look at traces, check them, and make others of them.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",
 }
 
