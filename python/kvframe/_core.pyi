@@ -1409,6 +1409,21 @@ class Trace:
         Tokens a block id stands for.
         """
     @property
+    def classes(self, /) -> list[str]:
+        """
+        Names of the classes that rows have as `type`, in order of first appearance.
+        """
+    def columns(self, /) -> dict:
+        """
+        A column a key, an entry a request: `timestamp_ms` (int64), `input_tokens` and
+        `output_tokens` (uint32), and `session` (int64, -1 for none).
+        """
+    @property
+    def ids_repeat(self, /) -> bool:
+        """
+        Whether ids were of single blocks, not of prefixes, so that reading has chained them.
+        """
+    @property
     def input_tokens(self, /) -> int:
         """
         Prompt tokens of all requests.
@@ -1431,7 +1446,7 @@ class Trace:
         time_unit: str | None = None,
     ) -> Trace:
         """
-        The same from bytes; `name` stands for the file in messages. `time_unit`, "ms" or "s", is that
+        The same from bytes; `name` stands for the file in messages. `time_unit`, "ms", "s", "us" or "ns", is that
         of the times of JSONL rows; None: what their form says.
         """
     @property
@@ -1442,6 +1457,19 @@ class Trace:
     def prepare(self, /, mode: str) -> dict:
         """
         Makes a mode's plan: its block accesses, its unique blocks, and the time that took.
+        """
+    @staticmethod
+    def read(
+        stream: Any,
+        name: str,
+        block_size: SupportsIndex | None = None,
+        time_unit: str | None = None,
+        form: str | None = None,
+    ) -> Trace:
+        """
+        The same from `stream`, an object with `read(size)` that answers bytes, to its end. `form` is
+        "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. What
+        `stream.read` raises is raised here.
         """
     def request(self, /, index: SupportsIndex) -> tuple[int, int, int, int | None, list[int]]:
         """
@@ -1455,12 +1483,60 @@ class Trace:
     @property
     def time_unit(self, /) -> str:
         """
-        What the times of its rows were taken to be in: "ms" or "s".
+        What the times of its rows were taken to be in: "ms", "s", "us" or "ns".
         """
     @property
     def unit_in_doubt(self, /) -> bool:
         """
         Whether another unit is as likely, by the rows' numbers.
+        """
+    def write(self, /, stream: Any, form: str) -> None:
+        """
+        Writes the trace to `stream`, an object with `write(bytes)`, in `form`: "kvframe" (compact),
+        "mooncake" (JSONL), "libcachesim-csv", "oracle-general" or "lcsllm".
+        """
+
+@final
+class TraceProfile:
+    """
+    What a trace could reuse: the most that can hit, its age and class, and lru at every capacity.
+    """
+    def capacity_for(self, /, share: SupportsFloat | SupportsIndex) -> int:
+        """
+        The smallest capacity, in blocks, with which lru hits this share of what can hit at all.
+        """
+    def facts(self, /) -> dict:
+        """
+        Counts: `unique_blocks`, `block_accesses`, `longest` (blocks of the longest prompt),
+        `hit_tokens`, `same_session_tokens`, `without_blocks` (requests), `ages` (tokens by powers of
+        two of a millisecond), and `classes` (requests, input tokens and hit tokens, the first of
+        requests without a class).
+        """
+    def lru_hits(self, /, capacities: SupportsGetItem[int, SupportsIndex]) -> list[int]:
+        """
+        Prompt tokens that lru hits with each of these capacities, in blocks.
+        """
+    @staticmethod
+    def of(trace: Trace, mode: str) -> TraceProfile:
+        """
+        Of a trace in memory; `mode` is "trace" or "engine".
+        """
+    @staticmethod
+    def read(
+        stream: Any,
+        name: str,
+        mode: str,
+        block_size: SupportsIndex | None = None,
+        time_unit: str | None = None,
+        form: str | None = None,
+    ) -> TraceProfile:
+        """
+        Of a stream as `Trace.read` takes it, without keeping its requests' blocks.
+        """
+    def source(self, /) -> dict:
+        """
+        What `read` found in the file: `block_size`, `time_unit`, `unit_in_doubt`, `ids_repeat`,
+        `classes`, `bytes` and `seconds`, and the columns of `Trace.columns`. Empty after `of`.
         """
 
 def after_fork_in_child() -> None:
@@ -1541,6 +1617,19 @@ def report_unraisable(exception: BaseException, place: Any) -> None:
     """
     Reports an exception that no caller can receive to ``sys.unraisablehook``; it arose in
     ``place``.
+    """
+
+def rewrite_rows(
+    stream: Any,
+    name: str,
+    out: Any,
+    block_size: SupportsIndex | None = None,
+    time_unit: str | None = None,
+    form: str | None = None,
+) -> int:
+    """
+    Reads a stream as `Trace.read` does and writes its requests to `out` as JSONL rows, one by one;
+    answers how many. Of the blocks only the distinct ones are kept in memory.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

@@ -70,15 +70,24 @@ def read_stream(path: str | os.PathLike[str], limit: int) -> bytes:
 
 def read_open(file: BinaryIO, name: object, limit: int) -> bytes:
     """The rest of an open file, of the kinds that `read_stream` reads."""
+    check_stream(file, name)
+    return _read(file, name, limit)
+
+
+def check_stream(file: BinaryIO, name: object) -> None:
+    """Refuse an open file that is none of the kinds that `read_stream` reads.
+
+    Raises:
+        FileError: It is a directory, or a device that has no end.
+    """
     try:
         told = os.fstat(file.fileno())
     except (OSError, ValueError):  # no file is below it, as in a test
-        return _read(file, name, limit)
+        return
     kind = stat.S_IFMT(told.st_mode)
     ends = file.isatty() or _is_null(told)
     if kind in (stat.S_IFBLK, stat.S_IFDIR) or (kind == stat.S_IFCHR and not ends):
         raise FileError(name, f"is {_KINDS[kind]}: must be a file or a pipe")
-    return _read(file, name, limit)
 
 
 def _is_null(told: os.stat_result) -> bool:

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from kvframe import KVCacheManager, TraceError, UsageError, _core
-from kvframe.bench import logs
 from kvframe.bench.traces import load
 from kvframe.cli import main
 from kvframe.request import MMItem
 from kvframe.retention import Keep, Retention, TokenRange
 from kvframe.stats import EventLog, redrive
+from kvframe.traces import logs
 from tests.manager.helpers import manager
 
 from ..oracle.machine import Setup

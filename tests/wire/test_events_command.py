@@ -13,7 +13,7 @@ import pytest
 
 from kvframe import TraceError
 from kvframe.bench import traces
-from kvframe.bench.streams import rows
+from kvframe.traces.recorded import rows
 from kvframe.wire import Announcer, BlockRemoved, BlockStored, Event, Publisher, encode
 from kvframe.wire.recording import Recorder, is_recording, recorded
 

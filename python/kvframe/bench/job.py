@@ -15,7 +15,7 @@ from kvframe.bench.plan import cross
 from kvframe.bench.progress import Progress
 from kvframe.bench.results import ResultStore
 from kvframe.bench.run import Outcome, run
-from kvframe.bench.traces import load
+from kvframe.bench.traces import ReadOptions, read
 from kvframe.bench.verdict import with_gap_closed
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
@@ -40,6 +40,9 @@ class Request:
     formats: Sequence[str] = ("table",)
     block_size: int | None = None
     time_unit: str | None = None
+    trace_format: str | None = None
+    sort: bool = False
+    tokenizer: str | None = None
     model_shape: str | None = None
     out: Path | None = None
     seed: int = 0
@@ -52,7 +55,8 @@ class Request:
 class Job:
     """A request that was checked whole: nothing runs before every trace and name is known good.
 
-    ``doubts`` says, one line a trace, where figures depend on a unit that was guessed.
+    ``doubts`` says, in lines that begin with a trace, what its figures depend on: a unit that was
+    guessed, ids that were chained, lengths that were assumed.
     """
 
     def __init__(self, request: Request) -> None:
@@ -77,13 +81,18 @@ class Job:
         rate = request.min_hit_rate
         if rate is not None and not 0 <= rate <= 1:
             raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
-        sources = [
-            load(name, request.block_size, request.time_unit)
-            for name in split_list(request.traces, "--trace")
-        ]
+        how = ReadOptions(
+            request.block_size,
+            request.time_unit,
+            request.trace_format,
+            request.sort,
+            request.tokenizer,
+        )
+        sources = [read(name, how) for name in split_list(request.traces, "--trace")]
         # Elsewhere times only order the requests.
         timed = "timed" in modes
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt and timed]
+        self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += [
             remark
@@ -162,6 +171,8 @@ class Job:
                 "sha256": plan.source.sha256,
                 "block_size": plan.source.trace.block_size,
                 "time_unit": plan.source.time_unit,
+                "form": plan.source.form,
+                "remarks": list(plan.source.remarks),
                 "requests": plan.source.trace.requests,
                 "input_tokens": plan.source.trace.input_tokens,
                 "parse_seconds": plan.source.trace.parse_seconds,

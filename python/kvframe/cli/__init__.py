@@ -31,8 +31,9 @@ COMMANDS = {
     "events": "Read the KV events of running engines.",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
-    "top": "Watch a running manager in the terminal.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",
+    "top": "Watch a running manager in the terminal.",
+    "trace": "Look at traces, check them, and make others of them.",
 }
 
 

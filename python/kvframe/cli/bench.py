@@ -17,6 +17,7 @@ from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
 from kvframe.bench.report import unfinished
 from kvframe.cli import INTERRUPTED, NearestGroup
+from kvframe.cli.reading import reading
 from kvframe.cli.reuse import reuse
 from kvframe.registry.descriptors import Kind
 
@@ -58,8 +59,8 @@ def bench(context: click.Context) -> None:
     "traces",
     "NAME|FILE|-",
     Request.traces,
-    "A shipped trace (conversation, synthetic, agent), a Mooncake JSONL file or a saved event log, "
-    "gzip or plain, or - for stdin.",
+    "A shipped trace (conversation, synthetic, agent), a file of any form that docs/reference/"
+    "traces.md lists, packed or plain, a folder of sessions, or - for stdin.",
 )
 @_several(
     "--policy",
@@ -106,18 +107,7 @@ def bench(context: click.Context) -> None:
     Request.formats,
     "table and md always show lru, opt and infinite as well; json and csv only what you ask for.",
 )
-@click.option(
-    "--block-size",
-    type=click.IntRange(1, 65536),
-    metavar="TOKENS",
-    help="Tokens in a block, if the trace's rows do not say.  [default: 512]",
-)
-@click.option(
-    "--time-unit",
-    type=click.Choice(["ms", "s"]),
-    help="Unit of a JSONL trace's times, or of a log's clock.  [default: s for rows with chat_id "
-    "and parent_chat_id, else ms; a log's ticks]",
-)
+@reading
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",

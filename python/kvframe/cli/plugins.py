@@ -20,8 +20,8 @@ _COLUMNS = ("name", "kind", "way", "distribution", "version", "state", "source")
 def plugins(as_json: bool) -> None:
     """List every policy and store that is installed.
 
-    A plugin is a package with entry points in kvframe.eviction, kvframe.admission, kvframe.prefix
-    or kvframe.store, by the kind of what it brings. Listing imports each of them;
+    A plugin is a package with entry points in kvframe.eviction, kvframe.admission, kvframe.prefix,
+    kvframe.store or kvframe.trace, by the kind of what it brings. Listing imports each of them;
     an engine imports only those that its configuration names.
     """
     with redirect_stdout(sys.stderr):  # stdout is for the list, not for plugins

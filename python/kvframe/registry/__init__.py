@@ -10,6 +10,7 @@ from kvframe.registry.descriptors import (
     Kind,
     PrefixMatcher,
     TierStore,
+    TraceForm,
     Way,
 )
 from kvframe.registry.hookspecs import hookimpl
@@ -26,6 +27,7 @@ __all__ = [
     "PrefixMatcher",
     "Registry",
     "TierStore",
+    "TraceForm",
     "Way",
     "hookimpl",
 ]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
-Kind = Literal["eviction", "admission", "prefix", "store"]
+Kind = Literal["eviction", "admission", "prefix", "store", "trace"]
 Way = Literal["builtin", "batched", "native"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -127,3 +127,10 @@ class TierStore(Descriptor):
     kind: ClassVar[Kind] = "store"
 
     shared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceForm(Descriptor):
+    """A form of trace that is read: `make` answers a `kvframe.traces.TraceReader`."""
+
+    kind: ClassVar[Kind] = "trace"

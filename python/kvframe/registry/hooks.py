@@ -18,6 +18,7 @@ from kvframe.registry.descriptors import (
     EvictionPolicy,
     PrefixMatcher,
     TierStore,
+    TraceForm,
 )
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
@@ -27,6 +28,7 @@ HOOKS: dict[str, type[Descriptor]] = {
     "kvframe_admission": AdmissionPolicy,
     "kvframe_prefix": PrefixMatcher,
     "kvframe_store": TierStore,
+    "kvframe_trace": TraceForm,
 }
 
 _RENAMED = {"kvframe_tier": "kvframe_store"}

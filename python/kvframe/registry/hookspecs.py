@@ -23,6 +23,7 @@ from kvframe.registry.descriptors import (
     EvictionPolicy,
     PrefixMatcher,
     TierStore,
+    TraceForm,
 )
 
 PROJECT = "kvframe"
@@ -49,3 +50,8 @@ def kvframe_prefix() -> Iterable[PrefixMatcher]:  # type: ignore[empty-body]
 @hookspec
 def kvframe_store() -> Iterable[TierStore]:  # type: ignore[empty-body]
     """Return or yield the stores for lower tiers of this plugin."""
+
+
+@hookspec
+def kvframe_trace() -> Iterable[TraceForm]:  # type: ignore[empty-body]
+    """Return or yield the forms of trace that this plugin reads."""

@@ -18,6 +18,7 @@ from kvframe.registry.descriptors import (
     Kind,
     PrefixMatcher,
     TierStore,
+    TraceForm,
     Way,
 )
 from kvframe.registry.discovery import (
@@ -40,12 +41,14 @@ _WORDS: dict[Kind, str] = {
     "admission": "admission policy",
     "prefix": "prefix matcher",
     "store": "tier store",
+    "trace": "trace form",
 }
 _KEY: dict[Kind, str] = {
     "eviction": "eviction.policy (bench: --policy)",
     "admission": "admission.policy (bench: --admission)",
     "prefix": "prefix.policy (bench: --prefix)",
     "store": "tiers.store",
+    "trace": "--trace-format",
 }
 """Where a name of each kind belongs."""
 
@@ -165,6 +168,10 @@ class Registry:
     def store(self, name: str) -> Loaded[TierStore]:
         """The store ``name`` of a lower tier; raises as `eviction` does."""
         return self._get(TierStore, name)
+
+    def trace(self, name: str) -> Loaded[TraceForm]:
+        """The form of trace ``name``; raises as `eviction` does."""
+        return self._get(TraceForm, name)
 
     def at(self, place: str) -> Sequence[Loaded[Descriptor]]:
         """What the policies and stores at ``place`` are: ``FILE.py``, ``FILE.py:CLASS``, a module.

@@ -28,6 +28,7 @@ from kvframe.registry.descriptors import (
     Kind,
     PrefixMatcher,
     TierStore,
+    TraceForm,
 )
 from kvframe.registry.hooks import HOOKS
 from kvframe.registry.hookspecs import hookimpl
@@ -39,6 +40,7 @@ DESCRIPTORS: dict[Kind, type[Descriptor]] = {
     "admission": AdmissionPolicy,
     "prefix": PrefixMatcher,
     "store": TierStore,
+    "trace": TraceForm,
 }
 
 
@@ -208,6 +210,10 @@ class _Holder:
     @hookimpl
     def kvframe_store(self) -> list[Descriptor]:
         return self._of("store")
+
+    @hookimpl
+    def kvframe_trace(self) -> list[Descriptor]:
+        return self._of("trace")
 
     def _of(self, kind: Kind) -> list[Descriptor]:
         return [self.policy] if self.policy.kind == kind else []

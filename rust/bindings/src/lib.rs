@@ -19,7 +19,8 @@
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
-//! | [`trace`], [`replay`] | `Trace` and `replay` |
+//! | [`trace`], [`profile`], [`replay`] | `Trace`, what it could reuse, and `replay` |
+//! | [`streams`] | Python's file objects as streams |
 //! | [`options`] | unknown options are refused |
 //! | [`calls`] | Python code called so that a thread in it outlasts the interpreter |
 //! | [`look`] | a caller's array, written without being borrowed |
@@ -58,6 +59,7 @@ mod outputs;
 mod pages;
 mod pins;
 mod policy;
+mod profile;
 mod queue;
 mod replay;
 mod request;
@@ -67,6 +69,7 @@ mod router;
 mod sharing;
 mod slots;
 mod step;
+mod streams;
 mod tables;
 mod tier;
 mod trace;
@@ -90,6 +93,8 @@ mod _core {
     use super::options::check_options;
     #[pymodule_export]
     use super::pages::TierPages;
+    #[pymodule_export]
+    use super::profile::{TraceProfile, rewrite_rows};
     #[pymodule_export]
     use super::replay::replay;
     #[pymodule_export]

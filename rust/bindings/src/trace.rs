@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use kvframe_trace::{Mode, ReplayPlan, TimeUnit, Trace as Inner, TraceDefaults};
+use kvframe_trace::{Form, Mode, ReplayPlan, TimeUnit, Trace as Inner, TraceDefaults, WrittenForm};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::calls::lock;
 use crate::errors::{from_trace, usage};
+use crate::streams::{Stream, refused};
 
 /// A trace and, once asked for, what its modes need to know ahead.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -28,6 +30,35 @@ pub fn mode_of(py: Python<'_>, mode: &str) -> PyResult<Mode> {
         "timed" => Ok(Mode::Timed),
         _ => Err(usage(py, format!("mode = {mode:?}: must be trace, engine or timed"))),
     }
+}
+
+/// What a caller of Python says of a trace.
+pub(crate) fn defaults(
+    py: Python<'_>,
+    block_size: Option<u32>,
+    time_unit: Option<&str>,
+    form: Option<&str>,
+) -> PyResult<TraceDefaults> {
+    let time_unit = time_unit.map(|unit| {
+        let wrong = || usage(py, format!("time_unit = {unit:?}: must be ms, s, us or ns"));
+        TimeUnit::named(unit).ok_or_else(wrong)
+    });
+    let form = match form {
+        None => Form::ByContent,
+        Some("oracle-general") => Form::OracleGeneral,
+        Some(other) => {
+            return Err(usage(py, format!("form = {other:?}: must be oracle-general or None")));
+        }
+    };
+    Ok(TraceDefaults { form, block_size, time_unit: time_unit.transpose()? })
+}
+
+/// The form that a trace is to be written in.
+pub(crate) fn written_form(py: Python<'_>, form: &str) -> PyResult<WrittenForm> {
+    WrittenForm::named(form).ok_or_else(|| {
+        let forms = "kvframe, mooncake, libcachesim-csv, oracle-general or lcsllm";
+        usage(py, format!("form = {form:?}: must be {forms}"))
+    })
 }
 
 impl Trace {
@@ -62,7 +93,7 @@ impl Trace {
         read.map(Self::new).map_err(|e| from_trace(py, &e))
     }
 
-    /// The same from bytes; `name` stands for the file in messages. `time_unit`, "ms" or "s", is that
+    /// The same from bytes; `name` stands for the file in messages. `time_unit`, "ms", "s", "us" or "ns", is that
     /// of the times of JSONL rows; None: what their form says.
     #[staticmethod]
     #[pyo3(signature = (data, name, block_size=None, time_unit=None))]
@@ -73,13 +104,60 @@ impl Trace {
         block_size: Option<u32>,
         time_unit: Option<&str>,
     ) -> PyResult<Self> {
-        let unit = time_unit.map(|unit| {
-            let wrong = || usage(py, format!("time_unit = {unit:?}: must be ms or s"));
-            TimeUnit::named(unit).ok_or_else(wrong)
-        });
-        let given = TraceDefaults { block_size, time_unit: unit.transpose()? };
+        let given = defaults(py, block_size, time_unit, None)?;
         let read = py.detach(|| Inner::parse_as(data, name, given));
         read.map(Self::new).map_err(|e| from_trace(py, &e))
+    }
+
+    /// The same from `stream`, an object with `read(size)` that answers bytes, to its end. `form` is
+    /// "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. What
+    /// `stream.read` raises is raised here.
+    #[staticmethod]
+    #[pyo3(signature = (stream, name, block_size=None, time_unit=None, form=None))]
+    fn read(
+        py: Python<'_>,
+        stream: Py<PyAny>,
+        name: &str,
+        block_size: Option<u32>,
+        time_unit: Option<&str>,
+        form: Option<&str>,
+    ) -> PyResult<Self> {
+        let given = defaults(py, block_size, time_unit, form)?;
+        let stream = Stream::new(stream);
+        let read = py.detach(|| Inner::read(&stream, name, given));
+        read.map(Self::new).map_err(|error| refused(py, &stream, &error))
+    }
+
+    /// Writes the trace to `stream`, an object with `write(bytes)`, in `form`: "kvframe" (compact),
+    /// "mooncake" (JSONL), "libcachesim-csv", "oracle-general" or "lcsllm".
+    fn write(&self, py: Python<'_>, stream: Py<PyAny>, form: &str) -> PyResult<()> {
+        let form = written_form(py, form)?;
+        let mut stream = Stream::new(stream);
+        let written = py.detach(|| {
+            self.inner.write(&mut stream, form)?;
+            std::io::Write::flush(&mut stream)
+        });
+        written.map_err(|error| {
+            stream.raised().unwrap_or_else(|| usage(py, format!("cannot be written: {error}")))
+        })
+    }
+
+    /// A column a key, an entry a request: `timestamp_ms` (int64), `input_tokens` and
+    /// `output_tokens` (uint32), and `session` (int64, -1 for none).
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        columns_of(py, &self.inner)
+    }
+
+    /// Names of the classes that rows have as `type`, in order of first appearance.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.inner.classes.clone()
+    }
+
+    /// Whether ids were of single blocks, not of prefixes, so that reading has chained them.
+    #[getter]
+    fn ids_repeat(&self) -> bool {
+        self.inner.ids_repeat
     }
 
     /// What the trace is called.
@@ -106,7 +184,7 @@ impl Trace {
         self.inner.input_tokens()
     }
 
-    /// What the times of its rows were taken to be in: "ms" or "s".
+    /// What the times of its rows were taken to be in: "ms", "s", "us" or "ns".
     #[getter]
     fn time_unit(&self) -> &'static str {
         self.inner.time_unit.name()
@@ -146,6 +224,25 @@ impl Trace {
         let nodes = self.inner.chain(index).to_vec();
         Ok((request.timestamp_ms, request.input_tokens, request.output_tokens, session, nodes))
     }
+}
+
+/// The columns of a trace's requests; see `Trace::columns`.
+pub(crate) fn columns_of<'py>(py: Python<'py>, trace: &Inner) -> PyResult<Bound<'py, PyDict>> {
+    let requests = &trace.requests;
+    let dict = PyDict::new(py);
+    let times = requests.iter().map(|r| r.timestamp_ms);
+    dict.set_item("timestamp_ms", PyArray1::from_iter(py, times))?;
+    dict.set_item(
+        "input_tokens",
+        PyArray1::from_iter(py, requests.iter().map(|r| r.input_tokens)),
+    )?;
+    let output = requests.iter().map(|r| r.output_tokens);
+    dict.set_item("output_tokens", PyArray1::from_iter(py, output))?;
+    let none = kvframe_trace::NO_SESSION;
+    let session =
+        requests.iter().map(|r| if r.session == none { -1 } else { i64::from(r.session) });
+    dict.set_item("session", PyArray1::from_iter(py, session))?;
+    Ok(dict)
 }
 
 type RequestTuple = (i64, u32, u32, Option<u32>, Vec<u32>);

@@ -1,8 +1,7 @@
 //! Builds a [`Trace`] row by row: the checks every reader shares, and the interning of prefix nodes.
 
-use hashbrown::HashMap;
-
 use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Trace, TraceRequest};
+use crate::intern::Interner;
 use crate::load::TraceDefaults;
 use crate::time::{Stamp, TimeUnit};
 
@@ -12,28 +11,30 @@ pub(crate) struct Head {
     pub input_tokens: u32,
     pub output_tokens: u32,
     pub session: u32,
+    /// Number of its class in [`Trace::classes`], from 1; 0 where the row names none.
+    pub class: u8,
+}
+
+/// What takes the requests of a trace one by one, so that the trace itself need not be kept.
+pub(crate) trait Sink {
+    /// One request: its nodes from the root on.
+    fn request(&mut self, trace: &Trace, chain: &[u32]) -> Result<(), String>;
 }
 
 /// A trace under construction. Errors are the `what` of a [`TraceError`](crate::TraceError); the reader adds file and line.
-pub(crate) struct Builder {
+pub(crate) struct Builder<'a> {
     pub trace: Trace,
-    block_size_given: bool,
+    pub block_size_given: bool,
     /// The unit that the caller says times are in.
     pub time_unit: Option<TimeUnit>,
     fractions: bool,
-    /// Raw id of each node.
-    raw: Vec<u64>,
-    /// The first child of each node, `ROOT` for none: most nodes never get a second, so most look-ups end here.
-    first_child: Vec<u32>,
-    first_root: u32,
-    /// Every child that is not its parent's first, by (parent, raw id).
-    branches: HashMap<(u32, u64), u32>,
-    max_nodes: u32,
+    interner: Interner,
+    sink: Option<&'a mut dyn Sink>,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
     pub fn new(name: String, given: TraceDefaults) -> Self {
-        let TraceDefaults { block_size, time_unit } = given;
+        let TraceDefaults { block_size, time_unit, .. } = given;
         Self {
             trace: Trace {
                 name,
@@ -44,6 +45,9 @@ impl Builder {
                 nodes: Vec::new(),
                 parents: Vec::new(),
                 sessions: Vec::new(),
+                classes: Vec::new(),
+                class_of: Vec::new(),
+                ids_repeat: false,
                 bytes: 0,
                 parse_seconds: 0.0,
                 time_unit: TimeUnit::default(),
@@ -52,11 +56,8 @@ impl Builder {
             block_size_given: block_size.is_some(),
             time_unit,
             fractions: false,
-            raw: Vec::new(),
-            first_child: Vec::new(),
-            first_root: ROOT,
-            branches: HashMap::new(),
-            max_nodes: ROOT,
+            interner: Interner::default(),
+            sink: None,
         }
     }
 
@@ -94,10 +95,13 @@ impl Builder {
         let start = self.trace.nodes.len();
         let mut parent = ROOT;
         for &id in ids {
-            parent = self.intern(parent, id)?;
+            parent = self.interner.intern(parent, id, &mut self.trace.parents)?;
             self.trace.nodes.push(parent);
         }
-        self.push(head, start);
+        self.push(head, start)?;
+        if self.sink.is_some() {
+            self.trace.nodes.truncate(start);
+        }
         Ok(())
     }
 
@@ -117,14 +121,13 @@ impl Builder {
         }
         for _ in 0..new {
             let parent = self.trace.nodes[start..].last().copied().unwrap_or(ROOT);
-            let node = self.add_node(parent)?;
+            let node = self.interner.add(parent, &mut self.trace.parents)?;
             self.trace.nodes.push(node);
         }
-        self.push(head, start);
-        Ok(())
+        self.push(head, start)
     }
 
-    fn push(&mut self, head: &Head, start: usize) {
+    fn push(&mut self, head: &Head, start: usize) -> Result<(), String> {
         self.trace.requests.push(TraceRequest {
             timestamp_ms: head.timestamp_ms,
             input_tokens: head.input_tokens,
@@ -133,6 +136,39 @@ impl Builder {
             start,
             blocks: (self.trace.nodes.len() - start) as u32,
         });
+        if head.class != 0 || !self.trace.class_of.is_empty() {
+            self.trace.class_of.resize(self.trace.requests.len() - 1, 0);
+            self.trace.class_of.push(head.class);
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.request(&self.trace, &self.trace.nodes[start..])?;
+        }
+        Ok(())
+    }
+
+    /// Hands every request to `sink`, and keeps no nodes, except those of the compact form, whose rows refer to them.
+    pub fn into_sink(mut self, sink: &'a mut dyn Sink) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// The number of a class, from 1; 0 where there are more than 255.
+    pub fn class(&mut self, name: &str) -> u8 {
+        let classes = &mut self.trace.classes;
+        let at = classes.iter().position(|known| known == name).unwrap_or_else(|| {
+            classes.push(name.to_owned());
+            classes.len() - 1
+        });
+        if at >= usize::from(u8::MAX) {
+            classes.truncate(usize::from(u8::MAX));
+            return 0;
+        }
+        at as u8 + 1
+    }
+
+    /// The trace, with what was noted while its rows were read.
+    pub fn finish(self) -> Trace {
+        Trace { ids_repeat: self.interner.repeats(), ..self.trace }
     }
 
     fn check(&self, head: &Head, ids: usize, (has, unit): (&str, &str)) -> Result<(), String> {
@@ -141,7 +177,8 @@ impl Builder {
         {
             let unit = self.trace.time_unit;
             return Err(format!(
-                "timestamp {} is before the row above's {}: rows must be in order of time",
+                "timestamp {} is before the row above's {}: rows must be in order of time (--sort \
+                 puts them so)",
                 unit.shown(head.timestamp_ms),
                 unit.shown(above.timestamp_ms)
             ));
@@ -165,39 +202,6 @@ impl Builder {
             "{has} {ids} {unit}, but input_length {input} at block size {size}{origin} needs {needs}"
         ))
     }
-
-    fn intern(&mut self, parent: u32, id: u64) -> Result<u32, String> {
-        let first =
-            if parent == ROOT { self.first_root } else { self.first_child[parent as usize] };
-        if first != ROOT {
-            if self.raw[first as usize] == id {
-                return Ok(first);
-            }
-            if let Some(&node) = self.branches.get(&(parent, id)) {
-                return Ok(node);
-            }
-        }
-        let node = self.add_node(parent)?;
-        self.raw.push(id);
-        self.first_child.push(ROOT);
-        if first != ROOT {
-            self.branches.insert((parent, id), node);
-        } else if parent == ROOT {
-            self.first_root = node;
-        } else {
-            self.first_child[parent as usize] = node;
-        }
-        Ok(node)
-    }
-
-    fn add_node(&mut self, parent: u32) -> Result<u32, String> {
-        let node = self.trace.parents.len();
-        if node >= self.max_nodes as usize {
-            return Err(format!("more than {} distinct blocks in one trace", self.max_nodes));
-        }
-        self.trace.parents.push(parent);
-        Ok(node as u32)
-    }
 }
 
 pub(crate) fn check_block_size(block_size: u32) -> Result<(), String> {
@@ -212,7 +216,7 @@ mod tests {
     use super::*;
 
     fn head(input_tokens: u32) -> Head {
-        Head { timestamp_ms: 0, input_tokens, output_tokens: 0, session: 0 }
+        Head { timestamp_ms: 0, input_tokens, output_tokens: 0, session: 0, class: 0 }
     }
 
     #[test]
@@ -239,7 +243,7 @@ mod tests {
             "t".into(),
             TraceDefaults { block_size: Some(1), ..TraceDefaults::default() },
         );
-        builder.max_nodes = 2;
+        builder.interner.max_nodes = 2;
         builder.push_raw(&head(2), &[1, 2]).unwrap();
         builder.push_raw(&head(2), &[1, 2]).unwrap();
         let error = builder.push_raw(&head(1), &[3]).unwrap_err();

@@ -52,7 +52,9 @@ fn wrong(row: &Map<String, Value>) -> Option<String> {
             "block_size" if !value.is_null() && !is_u32(value) => {
                 format!("must be an integer between 1 and {}", crate::MAX_BLOCK_SIZE)
             }
-            "session_id" if !is_session(value) => "must be an integer or a string".to_owned(),
+            "session_id" | "chat_id" | "parent_chat_id" if !is_session(value) => {
+                "must be an integer or a string".to_owned()
+            }
             "hash_ids" => return wrong_ids(value),
             _ => return None,
         };
@@ -64,10 +66,11 @@ fn wrong_ids(value: &Value) -> Option<String> {
     let Value::Array(ids) = value else {
         return Some(format!("hash_ids = {}: must be a list of integers", shown(value)));
     };
-    let (index, id) = ids.iter().enumerate().find(|(_, id)| !id.is_u64())?;
+    let (index, id) = ids.iter().enumerate().find(|(_, id)| !id.is_u64() && !id.is_i64())?;
     Some(format!(
-        "hash_ids[{index}] = {}: must be an integer between 0 and {}",
+        "hash_ids[{index}] = {}: must be an integer between {} and {}",
         shown(id),
+        i64::MIN,
         u64::MAX
     ))
 }

@@ -49,6 +49,12 @@ pub struct Trace {
     pub parents: Vec<u32>,
     /// Each session as policies know it ([`kvframe_core::sequence::session_id`]), by its number.
     pub sessions: Vec<u64>,
+    /// Classes of requests that rows name (`type`), in order of first appearance.
+    pub classes: Vec<String>,
+    /// Class of each request: its place in `classes` plus 1, or 0 for none. Empty where no row names one.
+    pub class_of: Vec<u8>,
+    /// Whether an id stood behind different ids: ids are then of single blocks, and were chained by the reader.
+    pub ids_repeat: bool,
     /// Bytes read, after decompression.
     pub bytes: u64,
     /// Wall time of reading, decompressing, parsing, checking and interning.

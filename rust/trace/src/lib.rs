@@ -13,21 +13,29 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod bytes;
 mod compact;
 mod error;
 mod explain;
 mod forest;
+mod intern;
 mod jsonl;
+mod lcsllm;
 mod lines;
 mod load;
+mod oracle;
 mod plan;
+mod profile;
 pub mod replay;
 mod row;
 mod session;
 mod time;
+mod write;
 
 pub use error::TraceError;
 pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Trace, TraceRequest};
-pub use load::TraceDefaults;
+pub use load::{Form, TraceDefaults};
 pub use plan::{Mode, NEVER, ReplayPlan};
+pub use profile::{ClassCount, Profile};
 pub use time::TimeUnit;
+pub use write::{WrittenForm, rewrite_rows};

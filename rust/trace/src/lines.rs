@@ -7,6 +7,8 @@ use flate2::bufread::MultiGzDecoder;
 use crate::error::{TraceError, plain};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Bytes that tell a form.
+const HEAD: usize = 8;
 const BUFFER: usize = 256 * 1024;
 /// Bytes of the longest line, after decompression: 8 million token ids and more.
 const MOST: u64 = 1 << 26;
@@ -19,6 +21,8 @@ pub(crate) struct Lines<'a> {
     pub number: u64,
     /// Bytes of all lines read, after decompression.
     pub bytes: u64,
+    /// The first bytes of a plain stream.
+    head: Option<Vec<u8>>,
     reader: Box<dyn BufRead + 'a>,
     buffer: Vec<u8>,
     again: bool,
@@ -27,17 +31,18 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// Tells gzip by its first two bytes, whatever the file is called.
     pub fn new(path: &'a str, mut raw: impl Read + 'a) -> Result<Self, TraceError> {
-        let mut magic = Vec::with_capacity(2);
-        let taken = raw.by_ref().take(2).read_to_end(&mut magic);
+        let mut head = Vec::with_capacity(HEAD);
+        let taken = raw.by_ref().take(HEAD as u64).read_to_end(&mut head);
         taken.map_err(|error| TraceError::whole(path, plain(&error)))?;
-        let gzip = magic == GZIP_MAGIC;
-        let whole = BufReader::with_capacity(BUFFER, Cursor::new(magic).chain(raw));
+        let gzip = head.starts_with(&GZIP_MAGIC);
+        let whole = BufReader::with_capacity(BUFFER, Cursor::new(head.clone()).chain(raw));
         let reader: Box<dyn BufRead + 'a> = if gzip {
             Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
         } else {
             Box::new(whole)
         };
-        Ok(Self { path, number: 0, bytes: 0, reader, buffer: Vec::new(), again: false })
+        let head = if gzip { None } else { Some(head) };
+        Ok(Self { path, number: 0, bytes: 0, head, reader, buffer: Vec::new(), again: false })
     }
 
     /// The next line that is not blank, trimmed; `None` at the end.
@@ -67,6 +72,38 @@ impl<'a> Lines<'a> {
         })?;
         let text = if self.number == 1 { text.trim_start_matches(BOM) } else { text };
         Ok(Some((self.number, text.trim_ascii())))
+    }
+
+    /// Whether the stream, of which no line was read yet, begins with these bytes.
+    pub fn starts_with(&mut self, magic: &[u8]) -> Result<bool, TraceError> {
+        if let Some(head) = &self.head {
+            return Ok(head.starts_with(magic));
+        }
+        let head = self.reader.fill_buf().map_err(|error| broken(self.path, 1, &error))?;
+        Ok(head.starts_with(magic))
+    }
+
+    /// Fills `record`, of a binary form; false at the end of the stream. `number` then counts records.
+    pub fn record(&mut self, record: &mut [u8]) -> Result<bool, TraceError> {
+        let mut filled = 0;
+        while filled < record.len() {
+            match self.reader.read(&mut record[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(self.path, self.number + 1, &error)),
+            }
+        }
+        self.bytes += filled as u64;
+        if filled > 0 && filled < record.len() {
+            let what = format!(
+                "the file ends inside a record: {filled} of {} bytes; it is truncated",
+                record.len()
+            );
+            return Err(TraceError::at(self.path, self.number + 1, what));
+        }
+        self.number += u64::from(filled > 0);
+        Ok(filled > 0)
     }
 
     /// Makes the next call of [`next`](Self::next) give the same line once more.

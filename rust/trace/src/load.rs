@@ -10,14 +10,26 @@ use crate::error::{TraceError, plain};
 use crate::forest::Trace;
 use crate::lines::Lines;
 use crate::time::TimeUnit;
-use crate::{compact, jsonl};
+use crate::{compact, jsonl, lcsllm, oracle};
 
 /// Endings that are the format's and not the trace's name.
 const ENDINGS: [&str; 5] = [".gz", ".jsonl", ".json", ".kvt", ".csv"];
 
+/// The forms that are read here, without Python.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Mooncake JSONL, the compact form or lcsllm, told by the first bytes.
+    #[default]
+    ByContent,
+    /// libCacheSim's oracleGeneral, whose bytes have no magic number.
+    OracleGeneral,
+}
+
 /// What the caller says of a trace whose rows do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceDefaults {
+    /// The form, where the file's first bytes do not tell it.
+    pub form: Form,
     /// Tokens a block, 1 to [`MAX_BLOCK_SIZE`](crate::MAX_BLOCK_SIZE), where the file gives none;
     /// [`DEFAULT_BLOCK_SIZE`](crate::DEFAULT_BLOCK_SIZE) where the caller gives none either.
     pub block_size: Option<u32>,
@@ -49,6 +61,14 @@ impl Trace {
         Self::parse_as(data, name, TraceDefaults { block_size, ..TraceDefaults::default() })
     }
 
+    /// As [`parse_as`](Self::parse_as), from a stream, which is read to its end. `path` stands for the file in errors.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn read(raw: impl Read, path: &str, given: TraceDefaults) -> Result<Self, TraceError> {
+        read(raw, path, path.to_owned(), given)
+    }
+
     /// As [`parse`](Self::parse), with all that a caller may say of a trace.
     ///
     /// # Errors
@@ -64,24 +84,47 @@ fn read(
     name: String,
     given: TraceDefaults,
 ) -> Result<Trace, TraceError> {
+    read_into(raw, path, Builder::new(name, given), given)
+}
+
+/// Reads every row into `builder`, whatever the form.
+pub(crate) fn read_into(
+    raw: impl Read,
+    path: &str,
+    mut builder: Builder<'_>,
+    given: TraceDefaults,
+) -> Result<Trace, TraceError> {
     let clock = Instant::now();
     if let Some(block_size) = given.block_size {
         check_block_size(block_size).map_err(|what| TraceError::whole(path, what))?;
     }
     let mut lines = Lines::new(path, raw)?;
-    let mut builder = Builder::new(name, given);
+    let form = if given.form == Form::ByContent && lines.starts_with(&lcsllm::MAGIC)? {
+        Some(lcsllm::read(&mut lines, &mut builder))
+    } else if given.form == Form::OracleGeneral {
+        Some(oracle::read(&mut lines, &mut builder))
+    } else {
+        None
+    };
+    match form {
+        Some(read) => read?,
+        None => read_text(&mut lines, &mut builder)?,
+    }
+    let mut trace = builder.finish();
+    trace.bytes = lines.bytes;
+    trace.parse_seconds = clock.elapsed().as_secs_f64();
+    Ok(trace)
+}
+
+fn read_text(lines: &mut Lines<'_>, builder: &mut Builder<'_>) -> Result<(), TraceError> {
     let first = lines.next()?.map(|(_, line)| compact::is_header(line));
     lines.unread();
     match first {
         None if lines.number == 0 => return Err(lines.error("no requests: the file is empty")),
         None => return Err(lines.error("no requests: only blank lines")),
-        Some(true) => compact::read(&mut lines, &mut builder)?,
-        Some(false) => jsonl::read(&mut lines, &mut builder)?,
+        Some(true) => compact::read(lines, builder),
+        Some(false) => jsonl::read(lines, builder),
     }
-    let mut trace = builder.trace;
-    trace.bytes = lines.bytes;
-    trace.parse_seconds = clock.elapsed().as_secs_f64();
-    Ok(trace)
 }
 
 fn name_of(path: &Path) -> String {

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use crate::session::SessionName;
 use crate::time::Stamp;
@@ -12,7 +14,7 @@ use crate::time::Stamp;
 /// The keys a row must have.
 pub(crate) const REQUIRED: [&str; 4] = ["timestamp", "input_length", "output_length", "hash_ids"];
 /// The keys a row may have; every other key is ignored.
-pub(crate) const OPTIONAL: [&str; 2] = ["block_size", "session_id"];
+pub(crate) const OPTIONAL: [&str; 3] = ["block_size", "session_id", "type"];
 
 /// A row without its ids.
 pub(crate) struct TraceRow {
@@ -21,13 +23,15 @@ pub(crate) struct TraceRow {
     pub output_length: u32,
     pub block_size: Option<u32>,
     pub session: SessionName,
-    /// Whether it names `chat_id` and `parent_chat_id`, as Qwen-Bailian's traces do.
-    pub bailian: bool,
+    /// `chat_id` and `parent_chat_id`, which Qwen-Bailian's traces have.
+    pub chat: Option<(SessionName, SessionName)>,
+    /// `type`, where it is a text; empty for none.
+    pub class: ClassName,
 }
 
 impl TraceRow {
     /// Parses one line; the ids go to `ids`, a buffer that is reused. `None`: not a row.
-    pub fn parse(line: &str, ids: &mut Vec<u64>) -> Option<Self> {
+    pub fn parse(line: &str, ids: &mut Ids) -> Option<Self> {
         let mut json = serde_json::Deserializer::from_str(line);
         let row = RowSeed { ids }.deserialize(&mut json).ok()?;
         json.end().ok()?;
@@ -35,8 +39,30 @@ impl TraceRow {
     }
 }
 
+/// The ids of a row, in a buffer that is reused. Negative ones are kept as two's complement.
+#[derive(Default)]
+pub(crate) struct Ids {
+    pub raw: Vec<u64>,
+    /// Whether an id of any row was negative.
+    pub negative: bool,
+    /// Whether an id of any row was 2^63 or more, which negative ones would be taken for.
+    pub high: bool,
+}
+
+/// The class that a row's `type` names.
+#[derive(Default)]
+pub(crate) struct ClassName(pub String);
+
+impl<'de> Deserialize<'de> for ClassName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Another tool's `type` may be anything; only a text is a class.
+        let value = serde_json::Value::deserialize(deserializer)?;
+        Ok(Self(value.as_str().unwrap_or_default().to_owned()))
+    }
+}
+
 struct RowSeed<'a> {
-    ids: &'a mut Vec<u64>,
+    ids: &'a mut Ids,
 }
 
 #[derive(serde::Deserialize)]
@@ -50,6 +76,7 @@ enum Key {
     SessionId,
     ChatId,
     ParentChatId,
+    Type,
     #[serde(other)]
     Other,
 }
@@ -71,7 +98,7 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TraceRow, A::Error> {
         let (mut timestamp, mut input, mut output) = (None, None, None);
         let (mut block_size, mut session, mut has_ids) = (None, SessionName::None, false);
-        let (mut chat, mut parent) = (false, false);
+        let (mut chat, mut parent, mut class) = (None, None, ClassName::default());
         while let Some(key) = map.next_key::<Key>()? {
             match key {
                 Key::Timestamp => timestamp = Some(map.next_value::<Stamp>()?),
@@ -83,11 +110,9 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 }
                 Key::BlockSize => block_size = map.next_value()?,
                 Key::SessionId => session = map.next_value()?,
-                Key::ChatId | Key::ParentChatId => {
-                    chat |= matches!(key, Key::ChatId);
-                    parent |= matches!(key, Key::ParentChatId);
-                    map.next_value::<IgnoredAny>()?;
-                }
+                Key::ChatId => chat = Some(map.next_value()?),
+                Key::ParentChatId => parent = Some(map.next_value()?),
+                Key::Type => class = map.next_value()?,
                 Key::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -102,13 +127,14 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
             output_length: output.ok_or_else(|| Error::missing_field("output_length"))?,
             block_size,
             session,
-            bailian: chat && parent,
+            chat: chat.zip(parent),
+            class,
         })
     }
 }
 
 struct IdsSeed<'a> {
-    ids: &'a mut Vec<u64>,
+    ids: &'a mut Ids,
 }
 
 impl<'de> DeserializeSeed<'de> for IdsSeed<'_> {
@@ -126,10 +152,34 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        self.ids.clear();
-        while let Some(id) = seq.next_element()? {
-            self.ids.push(id);
+        self.ids.raw.clear();
+        while let Some(Id(id, is_negative)) = seq.next_element()? {
+            self.ids.negative |= is_negative;
+            self.ids.high |= !is_negative && id > i64::MAX as u64;
+            self.ids.raw.push(id);
         }
         Ok(())
+    }
+}
+
+/// An id, and whether it was negative.
+struct Id(u64, bool);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IdVisitor;
+        impl Visitor<'_> for IdVisitor {
+            type Value = Id;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer of 64 bits")
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Id, E> {
+                Ok(Id(value, false))
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Id, E> {
+                Ok(Id(value as u64, value < 0))
+            }
+        }
+        deserializer.deserialize_any(IdVisitor)
     }
 }

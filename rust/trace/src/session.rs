@@ -48,6 +48,8 @@ pub(crate) struct Sessions {
     numbers: HashMap<SessionName, u32>,
     /// As policies know each.
     pub ids: Vec<u64>,
+    /// The session of each chat whose parent may be named later.
+    chats: HashMap<SessionName, u32>,
 }
 
 impl SessionName {
@@ -79,5 +81,15 @@ impl Sessions {
             self.ids.push(id);
         }
         number
+    }
+
+    /// The session of a chat: that of its parent, or a new one if no row had the parent.
+    pub fn of_chat(&mut self, chat: SessionName, parent: &SessionName) -> u32 {
+        let session = match self.chats.get(parent) {
+            Some(&session) => session,
+            None => self.number(chat.clone()),
+        };
+        self.chats.insert(chat, session);
+        session
     }
 }

@@ -12,22 +12,31 @@ pub enum TimeUnit {
     Milliseconds,
     /// Of rows in the form of Qwen-Bailian's traces, which name `chat_id` and `parent_chat_id`.
     Seconds,
+    /// Where the caller says so.
+    Microseconds,
+    /// Where the caller says so.
+    Nanoseconds,
 }
 
+const UNITS: [TimeUnit; 4] =
+    [TimeUnit::Milliseconds, TimeUnit::Seconds, TimeUnit::Microseconds, TimeUnit::Nanoseconds];
+
 impl TimeUnit {
-    /// `"ms"` or `"s"`.
+    /// `"ms"`, `"s"`, `"us"` or `"ns"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Milliseconds => "ms",
             Self::Seconds => "s",
+            Self::Microseconds => "us",
+            Self::Nanoseconds => "ns",
         }
     }
 
     /// The unit of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Milliseconds, Self::Seconds].into_iter().find(|unit| unit.name() == name)
+        UNITS.into_iter().find(|unit| unit.name() == name)
     }
 
     /// A time in milliseconds as it reads in this unit.
@@ -35,6 +44,8 @@ impl TimeUnit {
         match self {
             Self::Milliseconds => millis.to_string(),
             Self::Seconds => (millis as f64 / 1_000.0).to_string(),
+            Self::Microseconds => (millis as f64 * 1e3).to_string(),
+            Self::Nanoseconds => (millis as f64 * 1e6).to_string(),
         }
     }
 }
@@ -59,6 +70,10 @@ impl Stamp {
             (Self::Whole(value), TimeUnit::Seconds) => value.checked_mul(1_000),
             (Self::Fraction(value), TimeUnit::Milliseconds) => rounded(value),
             (Self::Fraction(value), TimeUnit::Seconds) => rounded(value * 1_000.0),
+            (Self::Whole(value), TimeUnit::Microseconds) => Some(value.div_euclid(1_000)),
+            (Self::Fraction(value), TimeUnit::Microseconds) => rounded(value / 1e3),
+            (Self::Whole(value), TimeUnit::Nanoseconds) => Some(value.div_euclid(1_000_000)),
+            (Self::Fraction(value), TimeUnit::Nanoseconds) => rounded(value / 1e6),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::lines::Lines;
 const COLUMNS: usize = 7;
 
 /// Reads header and rows into `builder`.
-pub(crate) fn read(lines: &mut Lines<'_>, builder: &mut Builder) -> Result<(), TraceError> {
+pub(crate) fn read(lines: &mut Lines<'_>, builder: &mut Builder<'_>) -> Result<(), TraceError> {
     let path = lines.path;
     let mut expected = 0;
     if let Some((number, line)) = lines.next()? {
@@ -56,7 +56,7 @@ fn parse_header(line: &str) -> Result<Header, String> {
     })
 }
 
-fn push(builder: &mut Builder, line: &str, sessions: &mut u32) -> Result<(), String> {
+fn push(builder: &mut Builder<'_>, line: &str, sessions: &mut u32) -> Result<(), String> {
     let found = line.split(',').count();
     if found != COLUMNS {
         return Err(format!("{found} columns: a row has {COLUMNS}"));
@@ -92,7 +92,7 @@ fn push(builder: &mut Builder, line: &str, sessions: &mut u32) -> Result<(), Str
     if shared > available {
         return Err(format!("shared_blocks = {shared}: the parent row has {available}"));
     }
-    let head = Head { timestamp_ms, input_tokens, output_tokens, session };
+    let head = Head { timestamp_ms, input_tokens, output_tokens, session, class: 0 };
     builder.push_shared(&head, parent.unwrap_or(0), shared, new)
 }
 

@@ -12,7 +12,8 @@ from kvframe.errors import TraceError
 from kvframe.events import EventKind
 from kvframe.stats.log import EventLog
 
-_FACTOR = {"ms": 1, "s": 1000}
+_TICKS = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+"""Milliseconds of a unit, as a fraction."""
 
 
 def rows(log: EventLog, name: str, time_unit: str | None = None) -> bytes:
@@ -24,8 +25,9 @@ def rows(log: EventLog, name: str, time_unit: str | None = None) -> bytes:
     Args:
         log: From its start, so that what was cached before is known.
         name: Stands for the log in messages.
-        time_unit: "ms" or "s", that of the manager's clock (`KVCacheManager.expire_until`); None:
-            a tick is a millisecond, which puts the requests in order and no more.
+        time_unit: "s", "ms", "us" or "ns", that of the manager's clock
+            (`KVCacheManager.expire_until`); None: a tick is a millisecond, which puts the requests
+            in order and no more.
 
     Raises:
         TraceError: No request was admitted, the block size is not known, or the manager had no
@@ -87,5 +89,6 @@ def _times(log: EventLog, name: str, unit: str | None) -> npt.NDArray[np.uint64]
     clock = log.events["value"][at].astype(np.uint64)
     # Events before the clock was first set get that first time.
     last = np.searchsorted(at, np.arange(len(log)), side="right").clip(1) - 1
-    times: npt.NDArray[np.uint64] = clock[last] * np.uint64(_FACTOR[unit])
+    by, of = _TICKS[unit]
+    times: npt.NDArray[np.uint64] = clock[last] * np.uint64(by) // np.uint64(of)
     return times

@@ -1,0 +1,47 @@
+"""The options of every command that reads traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+UNITS = ("s", "ms", "us", "ns")
+
+
+def reading(command: Decorated) -> Decorated:
+    """Adds them, in the order of the help."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--trace-format",
+        metavar="NAME",
+        help="The trace's form, where its content does not tell; docs/reference/traces.md has all. "
+        "[default: recognised]",
+    ),
+    click.option(
+        "--block-size",
+        type=click.IntRange(1, 65536),
+        metavar="TOKENS",
+        help="Tokens in a block, if the trace's rows do not say.  [default: what the number of ids "
+        "says, else 512; 16 for tokens and text]",
+    ),
+    click.option(
+        "--time-unit",
+        type=click.Choice(UNITS),
+        help="Unit of a trace's times, or of a log's clock.  [default: the form's; a log's ticks]",
+    ),
+    click.option("--sort", is_flag=True, help="Put requests in order of time, in memory."),
+    click.option(
+        "--tokenizer",
+        metavar="FILE|NAME",
+        help="Of forms that keep text: a tokenizer.json, or a model's name on the Hub.",
+    ),
+)

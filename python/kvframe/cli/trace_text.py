@@ -1,0 +1,116 @@
+"""The figures of `kvframe trace info` for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvframe.bench.render import aligned
+from kvframe.bench.report import Table
+from kvframe.traces.info import ENOUGH, Info, Spread
+
+_HITS = {
+    "engine": "full blocks, the last token of each prompt computed",
+    "trace": "every block, whole prompts too",
+}
+
+
+def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
+    """Lines; sizes in GiB where a token's KV has ``token_bytes``."""
+    room = _Room(info.block_size, token_bytes)
+    yield f"{info.name}: {info.form}, blocks of {info.block_size} tokens"
+    yield ""
+    yield from aligned(_totals(info, room))
+    yield ""
+    yield f"A cache without a limit hits {info.ceiling:.4f} of the prompt tokens ({_what(info)})."
+    if info.ceiling_hit_tokens:
+        own = info.same_session_tokens / info.ceiling_hit_tokens
+        if info.sessions:
+            yield f"Of that, {own:.0%} was used last by the same session."
+        within = ", ".join(f"{share:.0%} within {_time(age)}" for age, share in info.ages)
+        yield f"Reused tokens come again: {within}."
+        yield ""
+        yield from aligned(_curve(info, room))
+        yield (
+            f"Policies stop to matter at {room(info.enough_blocks)}: there lru has {ENOUGH:.0%} of "
+            f"what can hit; all of it from {room(info.all_blocks)} on."
+        )
+    if len(info.classes) > 1 or (info.classes and info.classes[0].name):
+        yield ""
+        yield from aligned(_classes(info))
+    for remark in info.remarks:
+        yield f"note: {remark}"
+
+
+class _Room:
+    """Blocks as a text, with their bytes where those are known."""
+
+    def __init__(self, block_size: int, token_bytes: int | None) -> None:
+        self._bytes = None if token_bytes is None else block_size * token_bytes
+
+    def __call__(self, blocks: int) -> str:
+        text = f"{blocks:,} blocks"
+        return text if self._bytes is None else f"{text} ({self.gib(blocks)})"
+
+    def gib(self, blocks: int) -> str:
+        """The bytes in GiB; nothing where they are not known."""
+        return "" if self._bytes is None else f"{blocks * self._bytes / 2**30:,.2f} GiB"
+
+
+def _what(info: Info) -> str:
+    return _HITS[info.mode]
+
+
+def _totals(info: Info, room: _Room) -> Table:
+    table = Table("", ["", "total", "mean", "p50", "p95", "p99", "most"])
+    span = _time(info.span_seconds)
+    table.rows.append(["requests", f"{info.requests:,}", f"in {span}", "", "", "", ""])
+    prompt, answer = info.input_length, info.output_length
+    table.rows.append(["prompt tokens", f"{info.input_tokens:,}", *_spread(prompt)])
+    table.rows.append(["answer tokens", f"{info.output_tokens:,}", *_spread(answer)])
+    if info.per_session is not None and info.top_sessions is not None:
+        top = f"{info.top_sessions:.0%}"
+        table.rows.append(["sessions", f"{info.sessions:,}", "", "", "", "", ""])
+        table.rows.append(["  requests each", f"{info.in_sessions:,}", *_spread(info.per_session)])
+        table.rows.append(["  tokens of the largest tenth", top, "", "", "", "", ""])
+    table.rows.append(["block accesses", f"{info.block_accesses:,}", "", "", "", "", ""])
+    size = room.gib(info.unique_blocks)
+    working = ["working set, blocks", f"{info.unique_blocks:,}", size, "", "", "", ""]
+    table.rows.append(working)
+    return table
+
+
+def _spread(values: Spread) -> list[str]:
+    return [
+        f"{value:,.0f}" for value in (values.mean, values.p50, values.p95, values.p99, values.most)
+    ]
+
+
+def _curve(info: Info, room: _Room) -> Table:
+    header = ["lru with blocks", "GiB", "of the working set", "token hit", "of the ceiling"]
+    table = Table("", header)
+    for point in info.lru:
+        if point.blocks < info.longest_prompt:
+            continue
+        rate = point.hit_tokens / max(info.input_tokens, 1)
+        cells = [f"{point.blocks:,}", room.gib(point.blocks).removesuffix(" GiB")]
+        cells += [f"{point.blocks / max(info.unique_blocks, 1):.0%}", f"{rate:.4f}"]
+        cells.append(f"{point.hit_tokens / max(info.ceiling_hit_tokens, 1):.0%}")
+        table.rows.append(cells)
+    return table
+
+
+def _classes(info: Info) -> Table:
+    table = Table("", ["class", "requests", "prompt tokens", "can hit", "of all that can"])
+    for one in sorted(info.classes, key=lambda one: -one.input_tokens):
+        rate = one.hit_tokens / max(one.input_tokens, 1)
+        share = one.hit_tokens / max(info.ceiling_hit_tokens, 1)
+        cells = [one.name or "(none)", f"{one.requests:,}", f"{one.input_tokens:,}"]
+        table.rows.append([*cells, f"{rate:.4f}", f"{share:.0%}"])
+    return table
+
+
+def _time(seconds: float) -> str:
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,33 @@
+"""How many tokens a block has, where neither the rows nor the caller say."""
+
+from __future__ import annotations
+
+from kvframe.traces.forms.hashes import IDS, INPUT
+from kvframe.traces.reader import Head
+from kvframe.traces.values import first_of
+
+DEFAULT = 512
+"""Mooncake's."""
+
+_SIZES = [1 << power for power in range(17)]
+
+
+def block_size_of(head: Head) -> int | None:
+    """The only power of two with which every first record has as many ids as its length needs.
+
+    None where there is none, or several and 512 is not among them.
+    """
+    sizes = _SIZES
+    for record in head.records:
+        row = record.value if isinstance(record.value, dict) else {}
+        ids, length = first_of(row, IDS), first_of(row, INPUT)
+        if (
+            row.get("block_size") is not None
+            or not isinstance(ids, list)
+            or type(length) is not int
+        ):
+            return None
+        sizes = [size for size in sizes if len(ids) in (length // size, -(-length // size))]
+    if DEFAULT in sizes:
+        return DEFAULT
+    return sizes[0] if len(sizes) == 1 else None

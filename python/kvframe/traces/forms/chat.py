@@ -1,0 +1,257 @@
+"""Text: conversations and requests as chat data sets, gateways and batches keep them.
+
+A prompt is its messages one after the other, each under a line with its role, tokenised message by
+message. A model's own chat template adds a few tokens here and there; what prompts share stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kvframe.traces.forms.engines import NO_TIMES
+from kvframe.traces.forms.hashes import SESSION
+from kvframe.traces.order import Numbered, by_session
+from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
+from kvframe.traces.values import count, first_of, millis, token_blocks
+
+PLAIN_ROLES = (
+    "messages are joined by plain lines with their roles: a model's chat template adds some tokens"
+)
+APART = "turns of a conversation are read as ten seconds apart: the form has one time for all"
+IN_TURN = (
+    "the form has no times: conversations follow one another, so a turn comes right after the one "
+    "before it, and hit rates are higher than with conversations side by side"
+)
+GAP_MS = 10_000.0
+BLOCK_SIZE = 16
+
+_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
+_TIMES = ("timestamp", "created_at", "created", "time", "ts", "start_time", "date", "request_time")
+_LISTS = ("conversations", "conversation", "messages")
+
+
+class Prompt:
+    """The tokens of a prompt that grows message by message."""
+
+    def __init__(self, given: Given) -> None:
+        assert given.tokenize is not None
+        self._tokenize = given.tokenize
+        self._size = given.block_size or BLOCK_SIZE
+        self.tokens = np.zeros(0, np.uint32)
+
+    def add(self, text: str) -> int:
+        """Adds a text; the number of its tokens."""
+        more = np.array(self._tokenize(text), np.uint32)
+        self.tokens = np.concatenate([self.tokens, more])
+        return len(more)
+
+    def row(self, timestamp: float, output: int, session: int | str | None) -> Row:
+        """The row of a request with all that was added."""
+        return Row(
+            timestamp=timestamp,
+            input_length=len(self.tokens),
+            output_length=output,
+            hash_ids=token_blocks(self.tokens, self._size),
+            block_size=self._size,
+            session_id=session,
+        )
+
+
+class Conversations(TraceReader):
+    """ShareGPT, LMSYS-Chat, WildChat and other lists of messages: a request for each answer."""
+
+    name = "chat"
+    title = "chat logs (ShareGPT, LMSYS, WildChat or alike)"
+    lacks = "tokens"
+
+    def recognises(self, head: Head) -> bool:
+        first = head.first
+        messages = first_of(first, _LISTS)
+        if not isinstance(messages, list) or not messages or "body" in first:
+            return False
+        return isinstance(messages[0], dict) and "model" not in _keys_of_request(first)
+
+    def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
+        """A row an answer; a prompt without one is a row too."""
+        given.remark(PLAIN_ROLES)
+        return by_session(self._conversations(records, given))
+
+    def _conversations(self, records: Iterable[Record], given: Given) -> Iterator[list[Numbered]]:
+        clock = 0.0
+        for number, record in records:
+            time = first_of(record, _TIMES)
+            start = clock if time is None else millis(time, given.time_unit or "s")
+            messages = first_of(record, _LISTS)
+            if not isinstance(messages, list):
+                raise ValueError(f"no {' nor '.join(_LISTS)}")
+            name = first_of(record, ("id", "conversation_id", "conversation_hash", *SESSION))
+            turns = list(_turns(messages, given, start, name if name is not None else number))
+            given.remark(IN_TURN if time is None else APART)
+            if turns and time is None:
+                clock = turns[-1].timestamp + GAP_MS
+            yield [(number, row) for row in turns]
+
+
+class OpenAI(TraceReader):
+    """Requests to an OpenAI-compatible API: batches, or logs with request and response."""
+
+    name = "openai"
+    title = "requests to an OpenAI-compatible API"
+    lacks = "tokens"
+
+    def recognises(self, head: Head) -> bool:
+        body = _body(head.first)
+        has_text = isinstance(body.get("messages"), list) or isinstance(body.get("prompt"), str)
+        return has_text and (body is not head.first or "model" in _keys_of_request(body))
+
+    def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
+        """A row a record."""
+        given.remark(PLAIN_ROLES)
+        last = -1_000.0
+        for number, record in records:
+            body = _body(record)
+            time = first_of(record, _TIMES)
+            if time is None:
+                given.remark(NO_TIMES)
+            last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
+            session = first_of(record, SESSION)
+            yield number, _request(body, record, given, last, session)
+
+
+class Gateway(OpenAI):
+    """A gateway's table, with each request as JSON in a column."""
+
+    name = "gateway"
+    title = "a gateway's log with request_json"
+    columns = ("request_json", "request_body", "request", "body")
+
+    def recognises(self, head: Head) -> bool:
+        text = first_of(_lower(head.first), self.columns)
+        return isinstance(text, str) and text.lstrip().startswith("{")
+
+    def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
+        """A row a record."""
+        return super().rows((self._opened(record) for record in records), given)
+
+    def _opened(self, record: Record) -> Record:
+        value = _lower(record.value)
+        text = first_of(value, self.columns)
+        if not isinstance(text, str):
+            raise ValueError(f"none of the columns {', '.join(self.columns)}")
+        response = first_of(value, ("response_json", "response_body", "response"))
+        is_json = isinstance(response, str) and response.lstrip().startswith("{")
+        opened: dict[str, Any] = value | {"body": msgspec.json.decode(text)}
+        opened["response"] = msgspec.json.decode(response) if is_json else None
+        return Record(record.number, opened)
+
+
+class Prompts(TraceReader):
+    """A prompt a line, as vLLM's custom data sets have it."""
+
+    name = "prompts"
+    title = "prompts as text (vLLM's custom data sets)"
+    lacks = "tokens"
+
+    def recognises(self, head: Head) -> bool:
+        return isinstance(first_of(head.first, ("prompt", "text", "input")), str)
+
+    def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
+        """A row a prompt."""
+        last = -1_000.0
+        for number, record in records:
+            time = first_of(record, _TIMES)
+            if time is None:
+                given.remark(NO_TIMES)
+            last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
+            prompt = Prompt(given)
+            prompt.add(first_of(record, ("prompt", "text", "input")))
+            output = first_of(record, ("output_tokens", "output_length", "max_tokens"))
+            answer = first_of(record, ("completion", "response", "output"))
+            if output is None and isinstance(answer, str):
+                assert given.tokenize is not None
+                output = len(given.tokenize(answer))
+            yield number, prompt.row(last, count(output or 0, "output"), first_of(record, SESSION))
+
+
+def _turns(
+    messages: Sequence[Any], given: Given, start: float, session: int | str
+) -> Iterator[Row]:
+    """A row for each answer of a conversation."""
+    prompt, at, is_asked = Prompt(given), start, False
+    for message in messages:
+        role, text = _message(message)
+        time = first_of(message, _TIMES)
+        if time is not None:
+            at = max(at, millis(time, given.time_unit or "s"))
+        if role == "assistant":
+            assert given.tokenize is not None
+            yield prompt.row(at, len(given.tokenize(text)), session)
+            at += GAP_MS if time is None else 0
+        is_asked = role != "assistant"
+        prompt.add(f"<|{role}|>\n{text}\n")
+    if is_asked:
+        yield prompt.row(at, 0, session)
+
+
+def _request(
+    body: dict[str, Any],
+    record: dict[str, Any],
+    given: Given,
+    timestamp: float,
+    session: int | str | None,
+) -> Row:
+    """The row of one request; its own last answer, if it is there, is no part of the prompt."""
+    prompt = Prompt(given)
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        if messages and _message(messages[-1])[0] == "assistant":
+            messages = messages[:-1]
+        for message in messages:
+            role, text = _message(message)
+            prompt.add(f"<|{role}|>\n{text}\n")
+    else:
+        prompt.add(str(body.get("prompt", "")))
+    response = record.get("response") or {}
+    response = response.get("body", response) if isinstance(response, dict) else {}
+    usage = first_of(response, ("usage",)) or first_of(record, ("usage",)) or {}
+    output = first_of(usage, ("completion_tokens", "output_tokens"))
+    if output is None:
+        output = first_of(record, ("completion_tokens", "output_tokens"))
+    if output is None:
+        output = first_of(body, ("max_tokens", "max_completion_tokens"))
+    return prompt.row(timestamp, count(output or 0, "completion_tokens"), session)
+
+
+def _message(message: Any) -> tuple[str, str]:
+    """Role and text of a message of any of the vocabularies."""
+    if not isinstance(message, dict):
+        raise ValueError(f"a message must be an object, not {type(message).__name__}")
+    role = str(first_of(message, ("role", "from")) or "user")
+    content = first_of(message, ("content", "value", "text"))
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        content = "".join(part for part in parts if isinstance(part, str))
+    text = content if isinstance(content, str) else ""
+    if message.get("tool_calls"):
+        text += msgspec.json.encode(message["tool_calls"]).decode()
+    return _ROLES.get(role, role), text
+
+
+def _body(record: dict[str, Any]) -> dict[str, Any]:
+    """The request inside a record, or the record itself."""
+    inside = first_of(record, ("body", "request", "request_body"))
+    return inside if isinstance(inside, dict) else record
+
+
+def _keys_of_request(record: dict[str, Any]) -> set[str]:
+    """Keys that a record has only if it is a request: a data set's rows may name a model, too."""
+    marks = {"max_tokens", "max_completion_tokens", "temperature", "stream", "usage", "response"}
+    return {"model"} if "messages" in record and marks & record.keys() else set()
+
+
+def _lower(record: dict[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in record.items()}

@@ -1,0 +1,100 @@
+"""Values as records have them: times of any spelling, counts, ids of any kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+MILLIS = {"s": 1_000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+"""Milliseconds of each unit of time."""
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def millis(value: Any, unit: str) -> float:
+    """A time in milliseconds: a number of ``unit``, or a date as ISO 8601 has it.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment.timestamp() * 1_000
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            try:
+                return millis(datetime.fromisoformat(value.strip()), unit)
+            except ValueError:
+                raise ValueError(f"{value!r} is no time: must be a number or ISO 8601") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{value!r} is no time: must be a number or ISO 8601")
+    if not math.isfinite(value):
+        raise ValueError(f"{value!r} is no time")
+    return value * MILLIS[unit]
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, or a text that is one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, bool)
+
+
+def count(value: Any, what: str) -> int:
+    """A count of tokens; a text that is one, as CSV has it, too.
+
+    Raises:
+        ValueError: It is negative or no whole number.
+    """
+    number = float(value) if isinstance(value, (str, int, float)) else math.nan
+    if isinstance(value, bool) or not number.is_integer() or not 0 <= number < 2**32:
+        raise ValueError(f"{what} = {value!r}: must be a whole number of tokens, 0 to 2^32 - 1")
+    return int(number)
+
+
+def first_of(record: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The value of the first of these keys that is there, and not null; else None."""
+    return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def ids_of(values: Sequence[Any]) -> list[int]:
+    """Ids of 64 bits: whole numbers as they are, others (hashes as texts or bytes) hashed."""
+    return [
+        value if type(value) is int and -(2**63) <= value < 2**64 else _hashed(value)
+        for value in values
+    ]
+
+
+def local_ids(values: Sequence[Any], scope: str) -> list[int]:
+    """Ids that hold within ``scope`` only, such as a session: those of two scopes all differ."""
+    raw = np.array(ids_of(values), dtype=object) % 2**64
+    seed = np.uint64(xxhash.xxh3_64_intdigest(scope.encode()))
+    mixed = (raw.astype(np.uint64) + np.uint64(1)) * _ODD ^ seed
+    return mixed.tolist()  # type: ignore[no-any-return]
+
+
+def token_blocks(tokens: npt.NDArray[np.uint32], block_size: int) -> list[int]:
+    """An id for each full block of a prompt: a hash of all tokens up to its end."""
+    ids, prefix = [], xxhash.xxh3_64()
+    for end in range(block_size, len(tokens) + 1, block_size):
+        prefix.update(tokens[end - block_size : end].astype("<u4").tobytes())
+        ids.append(prefix.intdigest())
+    return ids
+
+
+def _hashed(value: Any) -> int:
+    if not isinstance(value, (str, bytes)):
+        if type(value) is int:
+            return xxhash.xxh3_64_intdigest(str(value).encode())
+        raise ValueError(f"{value!r}: must be an integer, a text or bytes")
+    return xxhash.xxh3_64_intdigest(value if isinstance(value, bytes) else value.encode())

@@ -1,0 +1,1 @@
+"""Traces of every form: recognised, read, refused, rewritten."""
