@@ -31,12 +31,11 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
     """
     target = form_of(out, form)
     with open_trace(name, options) as found, written(out) as file:
-        args = (found.label, found.block_size, found.time_unit, found.core_form)
+        args = (found.block_size, found.time_unit, found.core_form)
         if target == "mooncake":
-            label, *rest = args
-            _core.rewrite_rows(found.file, label, file, *rest)
+            _core.rewrite_rows(found.file, found.label, file, *args)
         else:
-            _core.Trace.read(found.file, *args).write(file, target)
+            _core.Trace.read(found.file, found.label, *args).write(file, target)
     return found.remarks
 
 

@@ -9,7 +9,15 @@ from kvframe.traces.forms.chat import Conversations, Gateway, OpenAI, Prompts
 from kvframe.traces.forms.engines import Dynamo, KVEvents, LMCacheHashes, LMCacheLog, TokenIds
 from kvframe.traces.forms.hashes import AIPerf, Bailian, Mooncake
 from kvframe.traces.forms.lengths import Azure, BurstGPT, Lengths
-from kvframe.traces.forms.objects import LCP, LCSLLM, Compact, FlatCsv, Log, OracleGeneral, Recording
+from kvframe.traces.forms.objects import (
+    LCP,
+    LCSLLM,
+    Compact,
+    FlatCsv,
+    Log,
+    OracleGeneral,
+    Recording,
+)
 from kvframe.traces.reader import TraceReader
 
 FORMS: Sequence[TraceReader] = (

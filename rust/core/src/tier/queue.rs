@@ -86,7 +86,7 @@ impl BlockQueue {
         for _ in blocks.len()..n as usize {
             blocks.extend(self.take_deferred());
         }
-        blocks.iter().for_each(|&block| self.tier.policy.take(block));
+        self.tier.policy.take(&blocks);
         Ok(blocks)
     }
 
