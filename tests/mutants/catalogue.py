@@ -14,11 +14,11 @@ MUTANTS = (
     ),
     Mutant(
         "head-first-free",
-        "manager/release.rs",
-        "            self.store.drop_table(seq, &table[keep..]);",
+        "transfers/mod.rs",
+        "            store.drop_table(seq, &table[keep..]);",
         "            let mut gone = table[keep..].to_vec();\n"
         "            gone.reverse();\n"
-        "            self.store.drop_table(seq, &gone);",
+        "            store.drop_table(seq, &gone);",
         "the head of a prefix dies before its tail, and the tail is of no use any more",
         ("MK-B14",),
     ),
@@ -33,9 +33,9 @@ MUTANTS = (
     Mutant(
         "lost-copy",
         "manager/grow.rs",
-        "        self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });\n",
+        "        self.transfers.copy(&mut self.store, copy);\n",
         "        if group == 0 {\n"
-        "            self.tickets.add(BlockCopy { src, dst, tokens, seq, group: 0 });\n"
+        "            self.transfers.copy(&mut self.store, copy);\n"
         "        }\n",
         "only the first group's page is copied before the write",
         ("FE-B6",),
@@ -142,15 +142,15 @@ MUTANTS = (
     ),
     Mutant(
         "double-free-accepted",
-        "manager/loans.rs",
-        "!= Some(1)\n                || self.store.pool.state(block)",
-        "!= Some(1)\n                && self.store.pool.state(block)",
+        "pool/moves.rs",
+        "if b.refs == 1 && b.state == State::Lent =>",
+        "if b.refs == 1 || b.state == State::Lent =>",
         "a block given back twice is handed out twice",
         ("IL-B7", "SA-B9"),
     ),
     Mutant(
         "plan-forgets-a-copy",
-        "tickets.rs",
+        "transfers/tickets.rs",
         "        let plan = CopyPlan { ticket: self.next + 1, copies: copies.clone() };\n",
         "        let plan = CopyPlan { ticket: self.next + 1, copies: copies[..1].to_vec() };\n",
         "of several copies the data plane is told of one",
@@ -166,9 +166,9 @@ MUTANTS = (
     Mutant(
         "hit-of-two-chains",
         "manager/lookup.rs",
-        "                if self.store.stats.duplicates > 0 {\n"
+        "                if self.store.has_copies() {\n"
         "                    self.follow_chain(found);\n",
-        "                if self.store.stats.duplicates == u64::MAX {\n"
+        "                if self.store.now() == u64::MAX {\n"
         "                    self.follow_chain(found);\n",
         "a block is owned while the one it follows is not: room is counted that cannot be had",
     ),
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "failure-stops-at-first-copy",
-        "tickets.rs",
+        "transfers/tickets.rs",
         "pages.extend(self.pages.reads(page).map(|(dst, read)| (dst, read.group, read.seq)));",
         "let _ = self.pages.reads(page).count();",
         "a page copied from one that was never filled goes on as if it were good",
@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         "window-leaves-unfilled-page",
         "manager/windows.rs",
-        "b != NIL && self.tickets.holds(b) > 0;",
-        "b != NIL && self.tickets.holds(b) > u32::MAX - 1;",
+        "b != NIL && self.transfers.tickets().holds(b) > 0;",
+        "b != NIL && self.transfers.tickets().holds(b) > u32::MAX - 1;",
         "what was computed over a page that never got filled is not found and cut",
     ),
     Mutant(
@@ -203,8 +203,8 @@ MUTANTS = (
     Mutant(
         "lost-part-of-a-load-kept",
         "manager/load.rs",
-        "            self.tickets.keep_only(ticket, good);\n",
-        "            self.tickets.keep_only(ticket, (all / unit) as usize * row_pages);\n",
+        "            self.transfers.keep_only(ticket, good);\n",
+        "            self.transfers.keep_only(ticket, (all / unit) as usize * row_pages);\n",
         "of a load that came in part, the sequence goes on over pages that never came",
     ),
     Mutant(
@@ -223,25 +223,24 @@ MUTANTS = (
     ),
     Mutant(
         "lease-without-owner",
-        "manager/load.rs",
-        "        let ticket = self.tickets.lease(held);\n",
-        "        held.iter().for_each(|&block| _ = self.pool.unshare(block));\n"
-        "        let ticket = self.tickets.lease(Vec::new());\n",
+        "transfers/mod.rs",
+        "        self.tickets.lease(held)\n",
+        "        store.drop_owners(0, &held);\n        self.tickets.lease(Vec::new())\n",
         "what somebody elsewhere reads is given to others",
         ("FE-B10",),
     ),
     Mutant(
         "fence-too-early",
-        "manager/fence.rs",
+        "transfers/fences.rs",
         ".filter(|it| it.key().0 <= fence)",
         ".filter(|it| it.key().0 <= fence.saturating_add(1))",
         "a block is given to others while a step in flight still writes it",
     ),
     Mutant(
         "fence-leaves-the-path",
-        "manager/fence.rs",
-        "self.store.pool.state(b) == State::Committed || self.store.pool.refs(b) > 1\n",
-        "self.store.pool.state(b) == State::Committed\n",
+        "transfers/fences.rs",
+        "store.pool().state(b) == State::Committed || store.pool().refs(b) > 1;\n",
+        "store.pool().state(b) == State::Committed;\n",
         "a block that waits is owned while the one it follows is not",
     ),
     Mutant(
@@ -261,15 +260,15 @@ MUTANTS = (
     Mutant(
         "sharers-counted-as-gain",
         "manager/ended.rs",
-        "b != NIL && self.store.pool.stays(b) == 1)",
-        "b != NIL && self.store.pool.stays(b) >= 1)",
+        "b != NIL && self.pool().stays(b) == 1)",
+        "b != NIL && self.pool().stays(b) >= 1)",
         "sequences are preempted although their blocks stay with others",
         ("CB-B6",),
     ),
     Mutant(
         "shrink-under-a-child",
-        "manager/pressure.rs",
-        "if block >= end || doomed.contains(&self.store.pool.parent(block)) {",
+        "store/size.rs",
+        "if block >= end || doomed.contains(&self.pool.parent(block)) {",
         "if block >= end {",
         "a cached block follows one that the pool no longer has",
     ),
@@ -293,7 +292,7 @@ MUTANTS = (
         "promise-forgotten",
         "manager/promises.rs",
         "        if self.promised.most.is_empty() {\n",
-        "        if self.promised.most.is_empty() || self.tick > 0 {\n",
+        "        if self.promised.most.is_empty() || self.store.now() > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
     ),
     Mutant(

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "shared-window-taken-for-its-own",
         "manager/promises.rs",
-        "                    self.store.pool.refs(block) > 1 || found(group, at, block)\n",
+        "                    self.pool().refs(block) > 1 || found(group, at, block)\n",
         "                    found(group, at, block)\n",
         "who leaves a window that others share frees nothing: what it was promised is not there",
     ),

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "join-forgets-a-sequence",
-        "manager/computing.rs",
+        "transfers/computing.rs",
         "        self.offered.insert(seq, offered);\n",
         "        if self.offered.is_empty() {\n"
         "            self.offered.insert(seq, offered);\n"
@@ -18,9 +18,9 @@ MUTANTS = (
     ),
     Mutant(
         "join-finds-what-has-ended",
-        "manager/computing.rs",
+        "transfers/mod.rs",
         "            self.computing.forget(seq);\n        }\n    }\n\n",
-        "            self.computing.offered.remove(&seq);\n        }\n    }\n\n",
+        "            self.computing.is_on();\n        }\n    }\n\n",
         "names of a sequence that ended stay, and the next with its slot is taken for it",
     ),
     Mutant(
@@ -33,8 +33,8 @@ MUTANTS = (
     Mutant(
         "fenced-block-in-use",
         "manager/pressure.rs",
-        "self.store.pool.usable() - self.store.pool.available() - self.store.pool.coming()",
-        "self.store.pool.usable() - self.store.pool.available()",
+        "self.pool().usable() - self.pool().available() - self.pool().coming()",
+        "self.pool().usable() - self.pool().available()",
         "blocks on their way count as in use: more is preempted than pressure asks for",
     ),
     Mutant(
@@ -75,23 +75,23 @@ MUTANTS = (
     ),
     Mutant(
         "rematch-frees-under-a-fence",
-        "manager/rematch.rs",
-        "        if self.fences.is_up() {\n            self.put_places_behind",
-        "        if false {\n            self.put_places_behind",
+        "transfers/mod.rs",
+        "        if self.fences.is_up() {\n            self.fences.put_places_behind",
+        "        if false {\n            self.fences.put_places_behind",
         "a block that a step in flight still writes is given to others",
     ),
     Mutant(
         "rematch-leaves-what-follows",
         "manager/rematch.rs",
-        "let follows = |block| changes && self.store.pool",
-        "let follows = |block| !changes && self.store.pool",
+        "let follows = |block| changes && self.pool",
+        "let follows = |block| !changes && self.pool",
         "a findable block outlives the one before it, which is traded away and evicted",
     ),
     Mutant(
         "failed-copy-frees-under-a-fence",
         "manager/release.rs",
-        "        if self.fences.is_up() {\n            self.put_behind(&plan.owned()",
-        "        if false {\n            self.put_behind(&plan.owned()",
+        "        self.transfers.drop_owners(&mut self.store, 0, &plan.owned());\n",
+        "        self.store.drop_owners(0, &plan.owned());\n",
         "the source of a copy that failed is given to others while a step in flight reads it",
     ),
     Mutant(

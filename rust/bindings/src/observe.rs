@@ -3,9 +3,8 @@
 
 use kvframe_core::manager::{SequenceCopy, Snapshot, SnapshotBlocks as BlockColumns};
 use kvframe_core::pool::NIL;
-use kvframe_core::reasons::{Miss, MissReason};
-use kvframe_core::samples::Histogram;
-use kvframe_core::tickets::OutstandingTicket;
+use kvframe_core::stats::{Histogram, Miss, MissReason};
+use kvframe_core::transfers::OutstandingTicket;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};

@@ -2,7 +2,7 @@
 
 use kvframe_core::manager::{Extent, Growth, Ids, Step, StepResult};
 use kvframe_core::policy::Consult;
-use kvframe_core::tickets::CopyPlan;
+use kvframe_core::transfers::CopyPlan;
 use kvframe_core::{Allocation, Attempt, Error, Manager as Core, SeqId};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;

@@ -17,14 +17,14 @@
 //! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
 //! | [`locks`] | pins: prefixes held against eviction |
 //! | [`retention`] | how important blocks are, and for how long; sessions and hints on them |
-//! | [`tickets`] | copies, loads and leases in flight, and the blocks they hold |
+//! | [`transfers`] | copies, loads, leases and joined computations in flight; what waits for a fence |
 //! | [`tier`] | the pages of a lower tier, under the same policies |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
 //! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
 //! | [`events`] | the ordered event log |
 //! | [`router`] | which of many workers holds which prefix |
-//! | [`stats`], [`reasons`], [`ghosts`], [`samples`] | counters; why prefixes ended; keys seen lately; how long blocks live |
+//! | [`stats`] | counters; why prefixes ended; keys seen lately; how long blocks live |
 //!
 //! The words are the field's own: a *block* is a fixed number of tokens' KV; a *cached* block is
 //! unreferenced but findable; *commit* means computed and accepted.
@@ -33,7 +33,6 @@
 pub mod attachments;
 pub mod error;
 pub mod events;
-pub mod ghosts;
 pub mod groups;
 pub mod hash;
 pub mod held_blocks;
@@ -44,17 +43,15 @@ pub mod options;
 pub mod origins;
 pub mod policy;
 pub mod pool;
-pub mod reasons;
 pub mod request;
 pub mod retention;
 pub mod router;
-pub mod samples;
 pub mod sequence;
 pub mod slots;
 pub mod stats;
 mod store;
-pub mod tickets;
 pub mod tier;
+pub mod transfers;
 
 pub use error::{Error, Result};
 pub use hash::{HashAlgo, Key};

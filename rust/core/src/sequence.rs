@@ -13,8 +13,8 @@ pub use table::{BlockTable, Tables};
 use crate::error::{Error, Result};
 use crate::hash::{Key, MmItem};
 use crate::manager::Heat;
-use crate::reasons::Miss;
 use crate::retention::Retention;
+use crate::stats::Miss;
 
 /// A sequence's handle: slot in the low half, generation in the high half.
 pub type SeqId = u64;

@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "block-0-unmapped",
-        "manager/fork.rs",
-        ".filter(|&&b| b != NIL)",
-        ".filter(|&&b| b != NIL && b != 0)",
+        "store/owners.rs",
+        "blocks.iter().filter(|&&b| b != NIL) {",
+        "blocks.iter().filter(|&&b| b != NIL && b != 0) {",
         "whoever got block 0 is taken to have none",
         ("FE-B1",),
     ),
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-page-kept-after-the-copy",
-        "tickets.rs",
+        "transfers/tickets.rs",
         "let ends = self.copies.iter().flat_map(|c| [c.src, c.dst]);",
         "let ends = self.copies.iter().flat_map(|c| [c.dst, NIL]);",
         "each copy leaks the page that it was made from",
@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "clone-not-counted",
         "manager/fork.rs",
-        "            self.store.pool.share(block);\n",
-        "            let _ = block;\n",
+        "            self.store.hold(child, table);\n",
+        "            self.store.note_blocks(Kind::Hold, child, table.iter(), 0);\n",
         "the end of the first of two frees what the other reads",
         ("FE-B9",),
     ),
@@ -56,16 +56,15 @@ MUTANTS = (
     Mutant(
         "collection-collects-nothing",
         "manager/pressure.rs",
-        ".min(self.store.pool.cached());\n",
-        ".min(self.store.pool.cached()) * 0;\n",
+        ".min(self.pool().cached());\n",
+        ".min(self.pool().cached()) * 0;\n",
         "what nobody uses is kept, however scarce room is",
         ("FE-B14",),
     ),
     Mutant(
         "half-a-row-leaks",
         "manager/rows.rs",
-        "                    self.store.pool.unshare(block);\n"
-        "                    self.store.pool.put_back(block);\n",
+        "                    self.store.give_back(seq, block);\n",
         "                    let _ = block;\n",
         "an allocation that fails half way keeps the first half",
         ("FE-B15",),
@@ -105,8 +104,8 @@ MUTANTS = (
     Mutant(
         "sharing-counted-twice",
         "manager/fork.rs",
-        "            self.store.pool.share(block);\n",
-        "            self.store.pool.share(block);\n            self.store.pool.share(block);\n",
+        "            self.store.hold(child, table);\n",
+        "            self.store.hold(child, table);\n            self.store.hold(child, table);\n",
         "what was shared once is never freed",
         ("FE-B25",),
     ),

@@ -10,7 +10,7 @@ MUTANTS = (
         "manager/allocate.rs",
         "        let outcome = counted.inspect_err(",
         "        if counted.is_err() {\n"
-        "            hits.iter().for_each(|hit| _ = self.pool.share_chain(hit));\n"
+        "            hits.iter().for_each(|hit| self.store.hold(0, hit));\n"
         "        }\n"
         "        let outcome = counted.inspect_err(",
         "each try that fails leaves blocks that nobody can free",
@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "asleep-and-admitting",
         "manager/mod.rs",
-        "        if self.asleep {\n",
-        "        if self.asleep && self.pool.created() == 0 {\n",
+        "        if self.capacity.is_asleep() {\n",
+        "        if self.capacity.is_asleep() && self.store.pool().created() == 0 {\n",
         "pages are given out whose memory the engine has given away",
         ("MK-B13",),
     ),

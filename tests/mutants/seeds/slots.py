@@ -79,8 +79,9 @@ MUTANTS = (
     Mutant(
         "source-not-kept",
         "manager/grow.rs",
-        "        self.store.stats.copies += 1;\n",
-        "        self.store.pool.unshare(src);\n        self.store.stats.copies += 1;\n",
+        "        self.transfers.copy(&mut self.store, copy);\n",
+        "        self.store.drop_owners(0, &[src]);\n"
+        "        self.transfers.copy(&mut self.store, copy);\n",
         "a page is written while it is copied from",
         ("SA-B12",),
     ),
@@ -102,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "settled-twice",
-        "tickets.rs",
+        "transfers/tickets.rs",
         "        let gone = self.outstanding.remove(&ticket)?;\n",
         "        let kept = self.outstanding.get(&ticket)?;\n"
         "        let (copies, held) = (kept.copies.clone(), kept.held.clone());\n"

@@ -2,47 +2,23 @@
 
 use super::lookup::PrefixQuery;
 use super::{Allocation, Manager};
-use crate::events::Kind;
-use crate::ghosts::{Removal, Spaces};
+use crate::events::{Event, Kind};
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::index::KeyMatch;
-use crate::options::Options;
-use crate::reasons::{Miss, MissReason, Reasons, Window};
 use crate::request::Attempt;
-use crate::samples::Samples;
 use crate::sequence::SeqId;
-
-/// What the manager remembers of its own doings.
-#[derive(Debug)]
-pub(super) struct Observer {
-    on: bool,
-    reasons: Reasons,
-    window: Window,
-    spaces: Spaces,
-}
-
-impl Observer {
-    pub fn new(options: &Options) -> Self {
-        let wanted = options.observe;
-        Self {
-            on: wanted.statistics,
-            reasons: Reasons::default(),
-            window: Window::default(),
-            spaces: Spaces::new(wanted.statistics),
-        }
-    }
-}
+use crate::stats::{Miss, MissReason, Reasons, Removal, Samples, Window};
 
 impl Manager {
     /// Why allocations found no more, and what the last ones found; `None` with statistics off.
     pub fn prefix_statistics(&self) -> Option<(&Reasons, &Window)> {
-        self.observer.on.then_some((&self.observer.reasons, &self.observer.window))
+        self.observer.prefixes()
     }
 
     /// How long sampled blocks lived and lay idle.
     pub fn block_lifetimes(&self) -> &Samples {
-        &self.store.samples
+        self.store.samples()
     }
 
     /// Why `request` finds no more than `found` blocks, computed or joined. Before the allocation changes anything.
@@ -54,7 +30,7 @@ impl Manager {
         found: u32,
         collisions: u32,
     ) -> Miss {
-        if !self.observer.on {
+        if !self.observer.is_on() {
             return Miss::default();
         }
         let limit = self.whole_units(wanted.limit as u32 * self.block_size()) / self.block_size();
@@ -90,11 +66,11 @@ impl Manager {
         let size = self.block_size() as usize;
         let moved = found == 0 && {
             let first = wanted.tokens.get(..size).unwrap_or(&[]);
-            self.observer.spaces.moved(first, wanted.root)
+            self.observer.moved(first, wanted.root)
         };
         let groups = 0..self.layout.groups().len();
         let mut lacking = groups.filter_map(|group| self.lacks(wanted, group, found));
-        let gone = lacking.find_map(|key| self.store.ghosts.recall(key));
+        let gone = lacking.find_map(|key| self.store.recall(key));
         match gone {
             Some((gone, tick)) => {
                 let reason = if gone == Removal::Evicted {
@@ -102,7 +78,7 @@ impl Manager {
                 } else {
                     MissReason::Cleared
                 };
-                Miss { reason, ago: Some(self.store.now - tick), ..miss }
+                Miss { reason, ago: Some(self.store.now() - tick), ..miss }
             }
             None if moved => Miss { reason: MissReason::OtherSpace, ..miss },
             None => Miss { reason: MissReason::NeverSeen, ..miss },
@@ -112,7 +88,7 @@ impl Manager {
     /// The first group that cannot go on from `found` units although another one could.
     fn group_to_blame(&self, wanted: PrefixQuery<'_>, found: usize) -> Option<u8> {
         let groups = self.layout.groups();
-        if groups.len() == 1 || !self.store.index.takes_keys() {
+        if groups.len() == 1 || !self.store.index().takes_keys() {
             return None;
         }
         let own = (0..groups.len()).filter(|&group| groups[group].kind != GroupKind::Cross);
@@ -151,7 +127,7 @@ impl Manager {
         if allocation.granted_tokens < known {
             self.store.note(Kind::Extend, allocation.seq, u64::from(allocation.granted_tokens));
         }
-        let stats = &mut self.store.stats;
+        let stats = self.store.stats_mut();
         if request.resumed {
             stats.resumed += 1;
             stats.resumed_tokens += u64::from(known);
@@ -163,19 +139,19 @@ impl Manager {
             stats.admissions_with_hit += u64::from(cached > 0);
             stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
         }
-        if self.observer.on {
+        if self.observer.is_on() {
             self.count_prefix(request, allocation, miss);
         }
     }
 
     /// Whether blocks looked for and found are counted.
     pub(super) fn counts_blocks(&self) -> bool {
-        self.observer.on
+        self.observer.is_on()
     }
 
     /// What a sequence found again counts with its allocation: `cached` tokens instead of `before`.
     pub(super) fn count_more(&mut self, prompt: u32, before: u32, cached: u32, resumed: bool) {
-        let stats = &mut self.store.stats;
+        let stats = self.store.stats_mut();
         let more = u64::from(cached - before);
         if resumed {
             stats.resumed_hit_tokens += more;
@@ -185,7 +161,7 @@ impl Manager {
         stats.hit_tokens += more;
         stats.admissions_with_hit += u64::from(before == 0);
         stats.hit_share_ppm += share(cached) - share(before);
-        if self.observer.on {
+        if self.observer.is_on() {
             let size = self.options.block_size;
             stats.hit_blocks += u64::from(cached / size - before / size);
         }
@@ -195,34 +171,32 @@ impl Manager {
         let (known, cached) = (allocation.prompt_tokens, allocation.cached_tokens);
         let unread = miss.reason == MissReason::ReadSkipped;
         if !request.resumed {
-            self.store.stats.lookup_blocks += u64::from(miss.wanted);
-            self.store.stats.hit_blocks += u64::from(cached / self.options.block_size);
-            self.observer.reasons.count(miss, known - cached);
+            self.store.stats_mut().lookup_blocks += u64::from(miss.wanted);
+            self.store.stats_mut().hit_blocks += u64::from(cached / self.options.block_size);
+            self.observer.count(miss, known, cached);
             if unread {
-                self.store.stats.unread += 1;
-                self.store.stats.unread_tokens += u64::from(known);
-            } else {
-                self.observer.window.add(known, cached);
+                self.store.stats_mut().unread += 1;
+                self.store.stats_mut().unread_tokens += u64::from(known);
             }
         } else if unread {
-            self.store.stats.resumed_unread_tokens += u64::from(known);
+            self.store.stats_mut().resumed_unread_tokens += u64::from(known);
         }
         self.created(allocation.seq).miss = miss;
-        if self.store.log.is_on() {
-            let event = crate::events::Event {
+        if self.store.is_logging() {
+            let event = Event {
                 group: miss.group,
                 seq: allocation.seq,
                 value: miss.reason as u64,
                 other: u64::from(miss.wanted),
-                ..crate::events::Event::new(self.store.now, Kind::Miss)
+                ..Event::new(self.store.now(), Kind::Miss)
             };
-            self.store.log.push(event);
+            self.store.push_with(event, &[]);
         }
     }
 
     pub(super) fn count_collisions(&mut self, keys: u32) {
         if keys > 0 {
-            self.store.stats.collisions += u64::from(keys);
+            self.store.stats_mut().collisions += u64::from(keys);
             self.store.note(Kind::Collide, 0, u64::from(keys));
         }
     }
@@ -233,6 +207,6 @@ impl Manager {
     /// Unknown handles.
     pub fn miss_reason(&self, seq: SeqId) -> crate::Result<Option<Miss>> {
         let miss = self.sequences.get(seq)?.miss;
-        Ok(self.observer.on.then_some(miss))
+        Ok(self.observer.is_on().then_some(miss))
     }
 }

@@ -28,30 +28,30 @@ impl Manager {
     /// The same manager, in which `policy` decides what becomes findable.
     #[must_use]
     pub fn with_admission(mut self, policy: Option<Box<dyn Admit>>) -> Self {
-        self.store.gate = policy.map(|policy| Box::new(Gate::new(policy)));
+        *self.store.gate_mut() = policy.map(|policy| Box::new(Gate::new(policy)));
         self
     }
 
     /// The admission policy, if there is one.
     pub fn admission(&self) -> Option<&dyn Admit> {
-        self.store.gate.as_ref().map(|gate| &*gate.policy)
+        self.store.gate().map(|gate| &*gate.policy)
     }
 
     /// What it did so far.
     pub fn admission_counts(&self) -> AdmissionCounts {
-        self.store.gate.as_ref().map(|gate| gate.counts).unwrap_or_default()
+        self.store.gate().map(|gate| gate.counts).unwrap_or_default()
     }
 
     /// Whether keys are made for the admission policy.
     #[inline]
     pub(super) fn admits_by_key(&self) -> bool {
-        self.store.gate.as_ref().is_some_and(|gate| gate.policy.wants_keys())
+        self.store.gate().is_some_and(|gate| gate.policy.wants_keys())
     }
 
     /// Whether the policy dropped this block of the publication under way.
     #[inline]
     pub(super) fn is_gap(&self, group: usize, i: usize) -> bool {
-        self.store.gate.as_ref().is_some_and(|gate| gate.gaps.contains(&(group, i)))
+        self.store.gate().is_some_and(|gate| gate.gaps.contains(&(group, i)))
     }
 
     /// Tells the policy of the blocks that `sequence` has computed or found, each once.
@@ -59,7 +59,7 @@ impl Manager {
     pub(super) fn notify_seen(&mut self, sequence: &mut Sequence) {
         let size = self.options.block_size;
         let units = sequence.committed / size;
-        let Some(gate) = &mut self.store.gate else { return };
+        let Some(gate) = self.store.gate_mut() else { return };
         if units <= sequence.sighted || !sequence.write_cache || !self.options.prefix_caching {
             return;
         }
@@ -81,7 +81,7 @@ impl Manager {
         let closed = sequence.closed.map_or(usize::MAX, |closed| closed as usize);
         let mut end = range.end.min(closed);
         let ask = self.ask();
-        let Some(mut gate) = self.store.gate.take() else { return end };
+        let Some(mut gate) = self.store.gate_mut().take() else { return end };
         gate.gaps.clear();
         gate.offer.clear();
         let mut places = Vec::new();
@@ -113,16 +113,16 @@ impl Manager {
         gate.counts.kept += kept;
         gate.counts.dropped += places.len() as u64 - kept;
         gate.counts.lowered += lowered;
-        self.store.gate = Some(gate);
+        *self.store.gate_mut() = Some(gate);
         end
     }
 
     /// What is asked about blocks of the first tier.
     fn ask(&self) -> Ask {
         let view = self.store.view();
-        let rival = self.store.policy.next(view).map(|block| self.store.pool.key(block));
-        let (free, total) = (self.store.pool.free(), self.store.pool.usable());
-        Ask { now: self.store.now, free, total, rival, ..Ask::default() }
+        let rival = self.store.policy().next(view).map(|block| self.pool().key(block));
+        let (free, total) = (self.pool().free(), self.pool().usable());
+        Ask { now: self.store.now(), free, total, rival, ..Ask::default() }
     }
 
     /// The blocks of `sequence` that are to become findable, of the units in `range`; `keys` are those
@@ -143,7 +143,7 @@ impl Manager {
             let units = reach.units as usize;
             for i in self.due_blocks(sequence, group, range.clone()) {
                 let block = table[i];
-                let pending = block != NIL && self.store.pool.state(block) == State::Pending;
+                let pending = block != NIL && self.pool().state(block) == State::Pending;
                 if !pending || !self.layout.is_reachable(group, i, sequence.prompt) {
                     continue;
                 }
@@ -169,7 +169,7 @@ impl Manager {
 
     /// Its verdicts, if the policy lives outside.
     pub fn verdicts(&mut self) -> Option<&mut Verdicts> {
-        self.store.gate.as_mut()?.policy.external()
+        self.store.gate_mut().as_mut()?.policy.external()
     }
 
     /// Fills `offer` with what an operation is about to make findable, for a policy outside the core;
@@ -189,7 +189,8 @@ impl Manager {
     /// What a load that has ended well up to `blocks` blocks makes findable.
     pub fn due_of_load(&self, ticket: u64, blocks: u32) -> Option<Due<'static>> {
         // More than it is of is refused by the operation.
-        let (load, pages) = self.tickets.load(ticket).filter(|(load, _)| blocks <= load.blocks)?;
+        let (load, pages) =
+            self.transfers.tickets().load(ticket).filter(|(load, _)| blocks <= load.blocks)?;
         let upto = (load.start + blocks) * self.block_size();
         let seq = pages.first()?.seq;
         Some(Due { seq, upto: Some(upto), cut: None, fill: &[] })
@@ -220,7 +221,7 @@ impl Manager {
         self.hasher.extend(sequence.root, &sequence.mm_items, full, &mut keys);
         let units = ((upto / size) as usize).min(keys.len());
         let sighted = sequence.sighted.min(cut / size) as usize;
-        if let Some(gate) = &mut self.store.gate
+        if let Some(gate) = self.store.gate_mut()
             && sighted < units
         {
             gate.policy.seen(&keys[sighted..units]);

@@ -93,13 +93,11 @@ impl Manager {
         let start = self.find_start(request, wanted, known, found as u32, &mut hits);
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
-        if let Some(outside) = self.store.policy.external() {
+        if let Some(outside) = self.store.external() {
             outside.unpick_all(wants.clone());
         }
         let counted = self.count_needs(request, known, &start, &hits);
-        if let (&Err(Error::NeedVictims { n }), Some(outside)) =
-            (&counted, self.store.policy.external())
-        {
+        if let (&Err(Error::NeedVictims { n }), Some(outside)) = (&counted, self.store.external()) {
             outside.spare(wants);
             if request.write_cache && outside.hears_misses() {
                 self.announce_all(keys, start.rows, n);
@@ -110,7 +108,7 @@ impl Manager {
             self.count_collisions(collisions);
             let attached = if request.read_cache { self.find_attached(wanted) } else { None };
             let allocation = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
-            if let Some(outside) = self.store.policy.external() {
+            if let Some(outside) = self.store.external() {
                 outside.end_announced();
             }
             self.count_allocation(request, &allocation, miss);
@@ -150,7 +148,7 @@ impl Manager {
         if findable
             && request.tokens.is_empty()
             && !request.keys.is_empty()
-            && !self.store.index.takes_keys()
+            && !self.store.index().takes_keys()
         {
             return Err(Error::Invalid {
                 what: "keys",
@@ -209,11 +207,9 @@ impl Manager {
     ) -> Allocation {
         self.store.tick();
         if request.retention.is_some() {
-            self.store.retention.turn_on();
+            self.store.count_uses();
         }
-        if self.options.sessions {
-            self.store.sessions.begin(request.meta.session);
-        }
+        self.store.begin_session(request.meta.session);
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
         let &BlockNeeds { until, external, .. } = counted;
@@ -222,7 +218,7 @@ impl Manager {
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         let spare = if request.tokens.is_empty() { 0 } else { ANSWER };
         let spare_blocks = self.blocks_for(spare) as usize;
-        let blocks = self.blocks_for(until).min(self.store.pool.usable()) as usize;
+        let blocks = self.blocks_for(until).min(self.pool().usable()) as usize;
         for (table, found) in tables.iter_mut().zip(hits) {
             table.reserve(blocks + spare_blocks);
             table.extend_from_slice(found);
@@ -232,7 +228,7 @@ impl Manager {
         let cached = start.good * self.block_size();
         let slots = rows.saturating_mul(self.block_size());
         let insert = request.write_cache && self.options.prefix_caching;
-        let admitted = self.store.now;
+        let admitted = self.store.now();
         let (cut, size) = (self.is_cut(hits), self.block_size());
         let sequence = self.created(seq);
         remember(sequence, request, known, (root, keys), (spare as usize, spare_blocks));
@@ -291,11 +287,11 @@ impl Manager {
         keys: &[Key],
         tables: &mut Tables,
     ) -> u32 {
-        let may_refuse = request.partial && self.store.policy.may_refuse();
-        let wants_missed = request.write_cache && self.store.policy.wants_misses();
+        let may_refuse = request.partial && self.store.policy().may_refuse();
+        let wants_missed = request.write_cache && self.store.policy().wants_misses();
         while rows < self.blocks_for(counted.until) {
             let row = self.row_blocks(tables, rows);
-            if self.store.pool.available() < row.saturating_add(counted.leave) {
+            if self.pool().available() < row.saturating_add(counted.leave) {
                 break;
             }
             let next_use = request.next_use.get(rows as usize).copied().unwrap_or(NEVER);

@@ -30,18 +30,15 @@ impl Manager {
     #[must_use]
     pub fn with_matcher(mut self, mirrored: bool) -> Self {
         self.answers = Some(Box::default());
-        if let (Index::Hash(index), true) = (&mut self.store.index, mirrored) {
-            index.mirror();
+        if mirrored {
+            self.store.mirror();
         }
         self
     }
 
     /// What became findable, and what is no more, since the last call.
     pub fn take_changes(&mut self) -> Changes {
-        match &mut self.store.index {
-            Index::Hash(index) => index.take_changes(&self.store.pool),
-            Index::Radix(_) => Changes::default(),
-        }
+        self.store.take_changes()
     }
 
     /// Takes in what was said of the prompt with these keys.
@@ -89,7 +86,7 @@ impl Manager {
         others.iter_mut().for_each(Vec::clear);
         found.clear();
         let count = self.verified(wanted, acquired.iter().copied(), found);
-        if self.store.stats.duplicates > 0 {
+        if self.store.has_copies() {
             self.follow_chain(found);
         }
         Some((count, 0))
@@ -102,12 +99,12 @@ impl Manager {
         acquired: impl Iterator<Item = BlockId>,
         found: &mut Vec<BlockId>,
     ) -> usize {
-        let Index::Hash(index) = &self.store.index else { return 0 };
+        let Index::Hash(index) = self.store.index() else { return 0 };
         let limit = wanted.limit.min(wanted.keys.len());
         for (i, block) in acquired.take(limit).enumerate() {
-            let there = block < self.store.pool.created()
-                && matches!(self.store.pool.state(block), State::Committed | State::Cached)
-                && self.store.pool.key(block) == self.key_of(wanted.keys, 0, i)
+            let there = block < self.pool().created()
+                && matches!(self.pool().state(block), State::Committed | State::Cached)
+                && self.pool().key(block) == self.key_of(wanted.keys, 0, i)
                 && self.follows(wanted, 0, block, found)
                 && index.vouches(block, self.proof(wanted, 0, i));
             if !there {

@@ -17,16 +17,11 @@ impl Manager {
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] beyond what is computed, where no findable block carries it, or in an index without keys.
     pub fn attach(&mut self, seq: SeqId, upto: u32, handle: u64) -> Result<Option<u64>> {
-        self.store.index.check_keys()?;
+        self.store.index().check_keys()?;
         let sequence = self.sequences.get(seq)?;
         sequence.check_computed(upto)?;
-        let wanted = PrefixQuery {
-            keys: &sequence.keys,
-            tokens: sequence.tokens.get(..upto as usize).unwrap_or(&[]),
-            root: sequence.root,
-            mm_items: &sequence.mm_items,
-            limit: 0,
-        };
+        let tokens = sequence.tokens.get(..upto as usize).unwrap_or(&[]);
+        let wanted = PrefixQuery { tokens, ..PrefixQuery::of(sequence) };
         let Some((key, link, tail)) = self.exact(wanted).filter(|_| !sequence.private) else {
             return Err(Error::Invalid {
                 what: "attach",
@@ -36,20 +31,21 @@ impl Manager {
             });
         };
         let (tail, below) = (tail.to_vec(), tail.len() == upto as usize);
-        let before = self.store.attached.put(key, link, &tail, handle);
+        let before = self.store.attached_mut().put(key, link, &tail, handle);
         if below && before.is_none() {
-            self.store.attached.note_below(key, link, tail, self.store.pool.usable() as usize);
+            let most = self.pool().usable() as usize;
+            self.store.attached_mut().note_below(key, link, tail, most);
         }
         Ok(before)
     }
 
     /// What is attached to exactly the tokens wanted.
     pub(super) fn find_attached(&self, wanted: PrefixQuery<'_>) -> Option<u64> {
-        if self.store.attached.is_empty() {
+        if self.store.attached().is_empty() {
             return None;
         }
         let (key, link, tail) = self.exact(wanted)?;
-        self.store.attached.get(key, link, tail)
+        self.store.attached().get(key, link, tail)
     }
 
     /// The key of the last full block of what is wanted, if it is findable, and what comes after; the
@@ -69,7 +65,7 @@ impl Manager {
             wanted.root
         } else {
             // Where tokens are compared, those of the last block say nothing of the ones before.
-            let first = if self.store.index.wants_proof() { 0 } else { blocks - 1 };
+            let first = if self.store.index().wants_proof() { 0 } else { blocks - 1 };
             let is_there = |at| matches!(self.find(wanted, group, at), KeyMatch::Block(_));
             if !(first..blocks).all(is_there) {
                 return None;
@@ -88,6 +84,6 @@ impl Manager {
 
     /// Handles whose prefix is gone, since the last call.
     pub fn take_detached(&mut self) -> Vec<u64> {
-        self.store.attached.take_detached()
+        self.store.attached_mut().take_detached()
     }
 }

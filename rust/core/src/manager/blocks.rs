@@ -25,35 +25,29 @@ impl Manager {
         key: Key,
         parent: BlockId,
     ) -> Result<Option<BlockId>> {
-        if self.store.pool.refs_or_none(block) != Some(1)
-            || self.store.pool.state(block) != State::Lent
-        {
+        if self.pool().refs_or_none(block) != Some(1) || self.pool().state(block) != State::Lent {
             return Err(self.not_lent(block, false));
         }
         if parent != NIL
             && (self.held_blocks.count(parent) == 0
-                || self.store.pool.state(parent) != State::Committed)
+                || self.pool().state(parent) != State::Committed)
         {
             return Err(self.misused("publish", parent, "it is not findable and in hand"));
         }
-        self.store.index.check_keys()?;
+        self.store.index().check_keys()?;
         self.store.tick();
-        self.store.pool.enter(block);
+        self.store.enter(block);
+        let depth = if parent == NIL { 0 } else { self.pool().depth(parent) + 1 };
         // What the caller's key stands for was never seen here.
-        let found = self.store.index.store(&self.store.pool, block, key)?;
-        let depth = if parent == NIL { 0 } else { self.store.pool.depth(parent) + 1 };
-        self.store.pool.publish(block, key, parent, depth);
+        let found = self.store.publish(block, (key, None), (parent, depth));
         self.held_blocks.take(block, parent);
         let copy = match found {
-            KeyMatch::Block(copy) => {
-                self.store.mark_copies(block, copy);
-                Some(copy)
-            }
+            KeyMatch::Block(copy) => Some(copy),
             _ => None,
         };
         let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
         self.store.insert_unknown(block, access);
-        let before = if parent == NIL { Key(0) } else { self.store.pool.key(parent) };
+        let before = if parent == NIL { Key(0) } else { self.pool().key(parent) };
         self.store.note_stored(0, block, before, &[]);
         Ok(copy)
     }
@@ -67,8 +61,8 @@ impl Manager {
         let mut blocks: Vec<BlockId> = found.collect();
         // Of several copies, those that the last one follows.
         for i in (1..blocks.len()).rev() {
-            let parent = self.store.pool.parent(blocks[i]);
-            if parent != NIL && self.store.pool.key(parent) == keys[i - 1] {
+            let parent = self.pool().parent(blocks[i]);
+            if parent != NIL && self.pool().key(parent) == keys[i - 1] {
                 blocks[i - 1] = parent;
             }
         }
@@ -83,10 +77,10 @@ impl Manager {
     pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
         for (taken, &block) in blocks.iter().enumerate() {
-            let findable = matches!(self.store.pool.state(block), State::Committed | State::Cached);
+            let findable = matches!(self.pool().state(block), State::Committed | State::Cached);
             let why = if !findable && self.held_blocks.count(block) == 0 {
                 "it is neither findable nor in hand"
-            } else if !self.held_blocks.take(block, self.store.pool.parent(block)) {
+            } else if !self.held_blocks.take(block, self.pool().parent(block)) {
                 "the block it follows is not in hand"
             } else {
                 continue;
@@ -98,11 +92,11 @@ impl Manager {
         }
         self.store.tick();
         self.store.note_ids(Kind::Claim, 0, (0, 0), blocks);
-        self.store.origins.used(blocks, 0);
+        self.store.used(blocks, 0);
         for &block in blocks {
             self.store.note_block(Kind::Hit, 0, block, 0);
             self.store.acquire(block);
-            if self.store.pool.state(block) == State::Committed {
+            if self.pool().state(block) == State::Committed {
                 let access = Access { next_use: &[NEVER], meta: Meta::default(), tokens: 0 };
                 self.store.hit(&[block], access);
             }
@@ -119,15 +113,15 @@ impl Manager {
     /// than said, or is followed by one that stays in hand.
     pub fn free_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("free", blocks, generations)?;
-        let ended = self.store.pool.end_loans(blocks);
+        let ended = self.store.end_loans(blocks);
         if ended == blocks.len() {
             // The common case: scratch blocks, none of which was published.
             self.store.tick();
             self.store.note_ids(Kind::Free, 0, (0, 0), blocks);
-            self.take_loans_back(blocks);
+            self.store.take_back(blocks);
             return Ok(());
         }
-        blocks[..ended].iter().for_each(|&block| self.store.pool.mark_lent(block));
+        self.store.mark_lent(&blocks[..ended]);
         self.free_any(blocks)
     }
 
@@ -136,19 +130,18 @@ impl Manager {
         let (mut lent, mut dropped) = (Vec::new(), Vec::new());
         for &block in blocks.iter().rev() {
             // An ended loan marks the id, so that naming it twice is caught in one pass.
-            if self.store.pool.end_loans(&[block]) == 1 {
+            if self.store.end_loans(&[block]) == 1 {
                 lent.push(block);
                 continue;
             }
-            let on_loan = self.store.pool.state(block) == State::Lent;
+            let on_loan = self.pool().state(block) == State::Lent;
             let parent = self.held_blocks.parent(block);
             let why = if on_loan {
                 "it is named twice: a double free"
             } else if self.held_blocks.count(block) == 0 {
                 let ours = dropped.iter().any(|&(before, _)| before == block);
-                let owned = self.store.pool.refs_or_none(block) > Some(0);
-                let never =
-                    block < self.store.pool.capacity() && self.store.pool.generation(block) == 0;
+                let owned = self.pool().refs_or_none(block) > Some(0);
+                let never = block < self.pool().capacity() && self.pool().generation(block) == 0;
                 match (owned && !ours, never && !ours) {
                     (true, _) => "it is not in hand: others own it",
                     (_, true) => "it was never taken",
@@ -164,15 +157,13 @@ impl Manager {
             for &(before, parent) in dropped.iter().rev() {
                 self.held_blocks.take(before, parent);
             }
-            for &before in &lent {
-                self.store.pool.mark_lent(before);
-            }
+            self.store.mark_lent(&lent);
             return Err(self.misused("free", block, why));
         }
         self.store.tick();
         self.store.note_ids(Kind::Free, 0, (0, 0), blocks);
         lent.reverse();
-        self.take_loans_back(&lent);
+        self.store.take_back(&lent);
         let held: Vec<BlockId> = dropped.iter().rev().map(|&(block, _)| block).collect();
         self.store.drop_owners(0, &held);
         Ok(())
@@ -180,7 +171,7 @@ impl Manager {
 
     /// How often a block is held one by one, on loan or findable.
     pub fn held(&self, block: BlockId) -> u32 {
-        self.held_blocks.count(block) + u32::from(self.store.pool.state(block) == State::Lent)
+        self.held_blocks.count(block) + u32::from(self.pool().state(block) == State::Lent)
     }
 
     fn check_generations(
@@ -190,7 +181,7 @@ impl Manager {
         generations: &[u32],
     ) -> Result<()> {
         for (&block, &generation) in blocks.iter().zip(generations) {
-            if self.store.pool.generation(block) != generation {
+            if self.pool().generation(block) != generation {
                 return Err(self.misused(what, block, "it was freed since: a stale id"));
             }
         }
@@ -198,8 +189,8 @@ impl Manager {
     }
 
     fn misused(&self, what: &'static str, block: BlockId, why: &str) -> Error {
-        let state = self.store.pool.state(block).name();
-        let known = block < self.store.pool.capacity();
+        let state = self.pool().state(block).name();
+        let known = block < self.pool().capacity();
         let limit = if known { format!("{why} ({state})") } else { NO_SUCH.into() };
         Error::Invalid { what, value: block.to_string(), limit }
     }

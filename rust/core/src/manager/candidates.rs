@@ -23,19 +23,16 @@ impl Consult for Manager {
 impl Manager {
     /// Whether the policy ranks by what only a replay knows.
     pub fn needs_future(&self) -> bool {
-        self.store.policy.needs_future()
+        self.store.policy().needs_future()
     }
 
     /// How many victims the built-in order named for a policy outside the core.
     pub fn fallbacks(&self) -> u64 {
-        self.store.policy.fallbacks()
+        self.store.policy().fallbacks()
     }
 
     /// It is `now`, for policies alone: nothing lapses.
     pub fn set_time(&mut self, now: u64) {
-        self.store.retention.set_time(now);
-        if let Some(outside) = self.store.policy.external() {
-            outside.set_time(self.store.retention.time());
-        }
+        self.store.set_time(now);
     }
 }

@@ -10,10 +10,10 @@ impl Manager {
     /// Returns how many blocks were freed.
     pub fn reset_prefix_cache(&mut self) -> u32 {
         self.store.tick();
-        let freed = self.store.forget_all(self.store.index.blocks());
-        self.store.attached.drop_below();
+        let freed = self.store.forget_all(self.store.index().blocks());
+        self.store.attached_mut().drop_below();
         self.sequences.make_private();
-        self.computing.clear();
+        self.transfers.clear_computing();
         self.store.note(Kind::Clear, 0, u64::from(freed));
         freed
     }
@@ -23,12 +23,12 @@ impl Manager {
     /// One pass over the pool and over the sequences.
     pub fn clear_scope(&mut self, scope: Scope<'_>) -> u32 {
         self.store.tick();
-        let found = self.store.origins.blocks_in(scope, &self.store.pool);
+        let found = self.store.origins().blocks_in(scope, self.pool());
         let freed = self.store.forget_all(self.store.with_followers(found));
         // A handle below a block does not say whose it is.
-        self.store.attached.drop_below();
+        self.store.attached_mut().drop_below();
         for seq in self.sequences.disown(scope) {
-            self.end_computing(seq);
+            self.transfers.end_computing(seq);
         }
         self.note_scope(scope);
         freed
@@ -37,7 +37,7 @@ impl Manager {
     /// Salts of findable blocks and of running sequences, each once; those without one apart.
     pub fn salts(&self) -> Vec<Vec<u8>> {
         let mut salts: Vec<Vec<u8>> =
-            self.store.origins.salts().into_iter().map(<[u8]>::to_vec).collect();
+            self.store.origins().salts().into_iter().map(<[u8]>::to_vec).collect();
         salts.extend(
             self.sequences.iter().map(|(_, s)| s.cache_salt.clone()).filter(|s| !s.is_empty()),
         );

@@ -51,11 +51,15 @@ impl Manager {
             || (self.layout.settles_at_once()
                 && upto.wrapping_sub(sequence.published * size) < size);
         let allowed = sequence.committed <= upto && upto <= sequence.len.min(sequence.filled());
-        if !(allowed && settled && self.store.gate.is_none() && !self.tickets.has_loads()) {
+        if !(allowed
+            && settled
+            && self.store.gate().is_none()
+            && !self.transfers.tickets().has_loads())
+        {
             return None;
         }
         self.store.tick();
-        (sequence.committed, sequence.used) = (upto, self.store.now);
+        (sequence.committed, sequence.used) = (upto, self.store.now());
         self.store.note(Kind::Commit, seq, u64::from(upto));
         Some(())
     }
@@ -73,9 +77,9 @@ impl Manager {
         }
         check_filled(upto, sequence.filled())?;
         self.store.tick();
-        (sequence.committed, sequence.used) = (upto, self.store.now);
+        (sequence.committed, sequence.used) = (upto, self.store.now());
         self.store.note(kind, seq, u64::from(upto));
-        if !self.tickets.has_loads() {
+        if !self.transfers.tickets().has_loads() {
             let done = self.publish(seq)?;
             self.note_computing(seq);
             return Ok(done);
@@ -98,7 +102,7 @@ impl Manager {
 
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
-        if self.store.gate.is_some() {
+        if self.store.gate().is_some() {
             self.notify_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
@@ -110,15 +114,15 @@ impl Manager {
         if self.wants_keys() {
             self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         }
-        until = until.min(match self.store.index {
+        until = until.min(match self.store.index() {
             Index::Hash(_) => sequence.keys.len(),
             Index::Radix(_) => tokens.len() / size as usize,
         });
-        if !self.tickets.is_idle() {
+        if !self.transfers.tickets().is_idle() {
             // Every group's KV is computed over every other's.
             until = until.min(self.first_unsettled(sequence, from..until));
         }
-        if self.store.gate.is_some() {
+        if self.store.gate().is_some() {
             until = self.admitted(sequence, from..until);
         }
         let mut done = CommitResult::default();
@@ -148,7 +152,9 @@ impl Manager {
             let end = range.end.div_ceil(units).min(table.len());
             let start = self.due_blocks(sequence, group, range.clone()).start.min(end);
             let copied = |&b: &BlockId| {
-                b != NIL && self.store.pool.state(b) == State::Pending && self.tickets.holds(b) > 0
+                b != NIL
+                    && self.pool().state(b) == State::Pending
+                    && self.transfers.tickets().holds(b) > 0
             };
             if let Some(at) = table[start..end].iter().position(copied) {
                 first = first.min((start + at) * units);
@@ -186,9 +192,9 @@ impl Manager {
             if block == NIL {
                 continue;
             }
-            if self.store.pool.state(block) != State::Pending {
+            if self.pool().state(block) != State::Pending {
                 // Another sequence that has it made it findable first.
-                self.store.origins.used(&[block], sequence.meta.session);
+                self.store.used(&[block], sequence.meta.session);
                 continue;
             }
             if !self.layout.is_reachable(group, i, sequence.prompt) {
@@ -224,13 +230,7 @@ impl Manager {
     /// Makes one block findable. `Some(true)` if a copy was findable already; `None` if the key
     /// stands for other tokens, and this block must stay private.
     fn store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) -> Option<bool> {
-        let wanted = PrefixQuery {
-            keys: &sequence.keys,
-            tokens: &sequence.tokens,
-            root: sequence.root,
-            mm_items: &sequence.mm_items,
-            limit: 0,
-        };
+        let wanted = PrefixQuery::of(sequence);
         let table = &sequence.tables[group];
         let reach = &self.layout.groups()[group];
         let block = table[i];
@@ -238,23 +238,21 @@ impl Manager {
         let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
         let key = last.copied().unwrap_or_default().for_group(group);
         let proof = self.proof(wanted, group, i);
-        let found = match &mut self.store.index {
-            Index::Hash(index) => index.store(&self.store.pool, block, key, proof),
-            Index::Radix(index) => {
-                let marks = [(i as u32, self.hasher.mark(i, &sequence.mm_items))];
-                let marks = if sequence.mm_items.is_empty() { &[][..] } else { &marks };
-                let root = sequence.root.for_group(group);
-                let path = Path { root, tokens: &sequence.tokens, marks };
-                index.store(block, parent, i as u32, path)
-            }
+        let place = (parent, i as u32);
+        let found = if self.store.index().takes_keys() {
+            self.store.publish(block, (key, proof), place)
+        } else {
+            let marks = [(i as u32, self.hasher.mark(i, &sequence.mm_items))];
+            let marks = if sequence.mm_items.is_empty() { &[][..] } else { &marks };
+            let root = sequence.root.for_group(group);
+            let path = Path { root, tokens: &sequence.tokens, marks };
+            self.store.publish_path(block, (key, path), place)
         };
         if found == KeyMatch::Collision {
             self.count_collisions(1);
             return None;
         }
-        self.store.pool.publish(block, key, parent, i as u32);
         if let KeyMatch::Block(copy) = found {
-            self.store.mark_copies(block, copy);
             let at = i * reach.units as usize;
             let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
             let access =

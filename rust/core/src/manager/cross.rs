@@ -36,11 +36,11 @@ impl Manager {
     /// Whether all blocks of an input are there. Looks no further than the first that is not, for
     /// how many there would be is the caller's word.
     fn all_cross(&self, tokens: u32, root: Key, hits: &mut [Vec<BlockId>]) -> bool {
-        let Index::Hash(index) = &self.store.index else { return false };
+        let Index::Hash(index) = self.store.index() else { return false };
         for group in self.layout.cross_groups() {
             for i in 0..self.layout.table_len(group, 0, tokens) {
                 let key = Hasher::cross_key(root, tokens, i as u32).for_group(group);
-                let KeyMatch::Block(block) = index.find(&self.store.pool, key, None) else {
+                let KeyMatch::Block(block) = index.find(self.pool(), key, None) else {
                     return false;
                 };
                 hits[group].push(block);
@@ -92,7 +92,7 @@ impl Manager {
             let mut stored = std::mem::take(&mut self.scratch.blocks);
             stored.clear();
             for (i, &block) in (0..).zip(&sequence.tables[group]) {
-                if self.store.pool.state(block) != State::Pending {
+                if self.pool().state(block) != State::Pending {
                     continue;
                 }
                 let key = Hasher::cross_key(sequence.root, sequence.encoder_tokens, i);
@@ -106,12 +106,7 @@ impl Manager {
     }
 
     fn store_cross(&mut self, seq: SeqId, block: BlockId, key: Key, i: u32) {
-        let Index::Hash(index) = &mut self.store.index else { return };
-        let found = index.store(&self.store.pool, block, key, None);
-        self.store.pool.publish(block, key, NIL, i);
-        if let KeyMatch::Block(copy) = found {
-            self.store.mark_copies(block, copy);
-        }
+        self.store.publish(block, (key, None), (NIL, i));
         self.store.note_stored(seq, block, Key(0), &[]);
     }
 }

@@ -18,7 +18,7 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`] under another index, which has no tree.
     pub fn dump(&self, format: DumpFormat) -> Result<String> {
-        let Some(radix) = self.store.index.radix() else {
+        let Some(radix) = self.store.index().radix() else {
             return Err(Error::Invalid {
                 what: "dump",
                 value: self.options.index.name().into(),
@@ -26,8 +26,8 @@ impl Manager {
             });
         };
         Ok(match format {
-            DumpFormat::Text => radix.text(&self.store.pool),
-            DumpFormat::Dot => radix.dot(&self.store.pool),
+            DumpFormat::Text => radix.text(self.pool()),
+            DumpFormat::Dot => radix.dot(self.pool()),
         })
     }
 }

@@ -87,12 +87,12 @@ fn put_back<K: Hash + Eq>(map: &mut HashMap<K, u32>, key: K, before: Option<u32>
 impl Manager {
     /// Blocks that the end of `seq` makes available.
     pub(super) fn frees(&self, seq: SeqId) -> Result<u32> {
-        if self.tickets.has_loads() {
+        if self.transfers.tickets().has_loads() {
             return self.end_of(seq, &mut Endings::default());
         }
         // Without loads, the end cuts no other sequence.
         let tables = self.sequences.get(seq)?.tables.iter().flatten();
-        Ok(tables.filter(|&&b| b != NIL && self.store.pool.stays(b) == 1).count() as u32)
+        Ok(tables.filter(|&&b| b != NIL && self.pool().stays(b) == 1).count() as u32)
     }
 
     /// The same, given the sequences that have `ended` already; adds `seq` to these.
@@ -118,7 +118,7 @@ impl Manager {
         let before = ended.left.insert(seq, keep);
         ended.journal.push(Change::Left(seq, before));
         for block in self.behind(seq, keep, had)? {
-            ended.lose(block, self.store.pool.stays(block));
+            ended.lose(block, self.pool().stays(block));
         }
         for (load, joiners, kept) in self.left_alone(seq, keep / self.options.block_size) {
             self.lose_pages(load.ticket, kept, ended);
@@ -133,8 +133,10 @@ impl Manager {
     /// Counts the computation that `seq` had joined as dropped, if no other sequence waits for it.
     fn leave_ticket(&self, seq: SeqId, ended: &mut Endings) -> Result<()> {
         let ticket = self.sequences.get(seq)?.joined;
-        if ticket > 0 && self.tickets.joiners(ticket).all(|seq| ended.gone.contains(&seq)) {
-            let start = self.tickets.load(ticket).map_or(0, |(load, _)| load.start);
+        if ticket > 0
+            && self.transfers.tickets().joiners(ticket).all(|seq| ended.gone.contains(&seq))
+        {
+            let start = self.transfers.tickets().load(ticket).map_or(0, |(load, _)| load.start);
             self.lose_pages(ticket, start, ended);
         }
         Ok(())
@@ -142,7 +144,7 @@ impl Manager {
 
     /// A joined computation goes no further than to the block `kept`.
     fn lose_pages(&self, ticket: u64, kept: u32, ended: &mut Endings) {
-        let Some((load, pages)) = self.tickets.load(ticket) else { return };
+        let Some((load, pages)) = self.transfers.tickets().load(ticket) else { return };
         let end = ended.ends.get(&ticket).copied().unwrap_or(load.start + load.blocks);
         if kept >= end {
             return;
@@ -151,7 +153,7 @@ impl Manager {
         ended.journal.push(Change::End(ticket, before));
         let place = |row: u32| (row - load.start) as usize * self.options.groups.len();
         for page in &pages[place(kept)..place(end)] {
-            ended.lose(page.dst, self.store.pool.stays(page.dst));
+            ended.lose(page.dst, self.pool().stays(page.dst));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tickets that lapse, and who holds a block.
 
 use super::Manager;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::locks::Receipt;
 use crate::pool::BlockId;
 use crate::sequence::SeqId;
@@ -51,11 +51,7 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn set_deadline(&mut self, ticket: u64, at: u64) -> Result<()> {
-        if !self.tickets.is_outstanding(ticket) {
-            return Err(Error::UnknownTicket(ticket));
-        }
-        self.tickets.set_deadline(ticket, at);
-        Ok(())
+        self.transfers.set_deadline(ticket, at)
     }
 
     /// It is `now`. Retention priorities are what they are at that time, from which durations count;
@@ -66,7 +62,7 @@ impl Manager {
     /// None of its own.
     pub fn expire_until(&mut self, now: u64) -> Result<ExpiryResult> {
         let blocks = self.notify_time(now);
-        let lapsed = self.tickets.lapsed(now);
+        let lapsed = self.transfers.tickets().lapsed(now);
         let mut cut = Vec::new();
         for &ticket in &lapsed {
             if self.kind_of(ticket) == TicketKind::Lease {
@@ -75,7 +71,7 @@ impl Manager {
                 cut.extend(self.failed(ticket)?);
             }
         }
-        let pins = self.locks.lapsed(self.store.retention.time());
+        let pins = self.locks.lapsed(self.store.retention().time());
         for &receipt in &pins {
             self.unlock(receipt)?;
         }
@@ -85,19 +81,19 @@ impl Manager {
     /// Outstanding tickets: what each stands for, the blocks it keeps (once each), and its deadline.
     pub fn tickets(&self) -> Vec<(u64, TicketKind, u32, Option<u64>)> {
         let row = |ticket| {
-            let mut blocks = self.tickets.blocks_of(ticket);
+            let mut blocks = self.transfers.tickets().blocks_of(ticket);
             blocks.sort_unstable();
             blocks.dedup();
-            let deadline = self.tickets.deadline(ticket);
+            let deadline = self.transfers.tickets().deadline(ticket);
             (ticket, self.kind_of(ticket), blocks.len() as u32, deadline)
         };
-        self.tickets.given().into_iter().map(row).collect()
+        self.transfers.tickets().given().into_iter().map(row).collect()
     }
 
     fn kind_of(&self, ticket: u64) -> TicketKind {
-        if self.tickets.load(ticket).is_some() {
+        if self.transfers.tickets().load(ticket).is_some() {
             TicketKind::Load
-        } else if self.tickets.copies_pages(ticket) {
+        } else if self.transfers.tickets().copies_pages(ticket) {
             TicketKind::Copies
         } else {
             TicketKind::Lease
@@ -110,13 +106,16 @@ impl Manager {
             let times = s.tables.iter().flatten().filter(|&&b| b == block).count();
             std::iter::repeat_n(seq, times)
         };
-        let sequences =
-            self.sequences.iter().flat_map(tables).filter(|&seq| !self.orphans.has(seq));
-        let keeps = |&ticket: &u64| self.tickets.blocks_of(ticket).contains(&block);
+        let sequences = self
+            .sequences
+            .iter()
+            .flat_map(tables)
+            .filter(|&seq| !self.transfers.orphans().has(seq));
+        let keeps = |&ticket: &u64| self.transfers.tickets().blocks_of(ticket).contains(&block);
         Owners {
             sequences: sequences.collect(),
-            tickets: self.tickets.given().into_iter().filter(keeps).collect(),
-            waiting: self.fences.owners().filter(|&b| b == block).count() as u32,
+            tickets: self.transfers.tickets().given().into_iter().filter(keeps).collect(),
+            waiting: self.transfers.fences().owners().filter(|&b| b == block).count() as u32,
             held: self.held(block),
             pins: self.pins_of(block),
         }

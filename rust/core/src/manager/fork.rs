@@ -39,7 +39,7 @@ impl Manager {
 
     fn fork_all(&mut self, seq: SeqId) -> Result<SeqId> {
         let child = self.share_all(seq)?;
-        self.store.stats.forks += 1;
+        self.store.stats_mut().forks += 1;
         self.store.note(Kind::Fork, child, seq);
         Ok(child)
     }
@@ -96,25 +96,20 @@ impl Manager {
         let (session, joined) = (sequence.meta.session, sequence.joined);
         let tables = std::mem::take(&mut sequence.tables);
         self.store.tick();
-        if self.options.sessions {
-            self.store.sessions.begin(session);
-        }
-        let is_copied = !self.tickets.is_idle();
+        self.store.begin_session(session);
+        let is_copied = !self.transfers.tickets().is_idle();
         for table in &tables {
-            for &block in table.iter().filter(|&&b| b != NIL) {
-                self.store.pool.share(block);
-                if is_copied {
-                    self.tickets.share(block, child);
-                }
+            self.store.hold(child, table);
+            for &block in table.iter().filter(|&&b| is_copied && b != NIL) {
+                self.transfers.share(block, child);
             }
         }
-        self.store.note_blocks(Kind::Hold, child, tables.iter().flatten(), 0);
         let sequence = self.sequences.get_mut(child)?;
         sequence.tables = tables;
         // Whether the child has room to grow, too, was never checked.
         (sequence.full_sequence_must_fit, sequence.usage) = (false, Usage::default());
         if joined > 0 {
-            self.tickets.add_joiner(joined, child);
+            self.transfers.add_joiner(joined, child);
         }
         self.note_computing(child);
         Ok(child)

@@ -2,11 +2,12 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
-use crate::events::{Event, Kind, Log};
+use crate::events::Kind;
 use crate::groups::{GroupKind, GroupReach};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence, check_length, check_missing, check_no_gap};
-use crate::tickets::BlockCopy;
+use crate::store::Store;
+use crate::transfers::BlockCopy;
 
 /// Tokens to append.
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +58,12 @@ impl Ids<'_> {
 }
 
 #[cold]
-fn log_append(log: &mut Log, tick: u64, (seq, until): (SeqId, u32), ids: Ids<'_>) {
-    let event = Event { seq, value: u64::from(until), ..Event::new(tick, Kind::Append) };
-    match ids {
-        Ids::Known(tokens) => log.push_with(event, tokens),
-        Ids::Unknown(count) => log.push(Event { other: u64::from(count), ..event }),
-    }
+fn log_append(store: &mut Store, (seq, until): (SeqId, u32), ids: Ids<'_>) {
+    let (unknown, tokens) = match ids {
+        Ids::Known(tokens) => (0, tokens),
+        Ids::Unknown(count) => (count, &[][..]),
+    };
+    store.note_ids(Kind::Append, seq, (u64::from(until), u64::from(unknown)), tokens);
 }
 
 impl Manager {
@@ -130,8 +131,8 @@ impl Manager {
 
     #[inline]
     fn note_append(&mut self, seq: SeqId, until: u32, ids: Ids<'_>) {
-        if self.store.log.is_on() {
-            log_append(&mut self.store.log, self.store.now, (seq, until), ids);
+        if self.store.is_logging() {
+            log_append(&mut self.store, (seq, until), ids);
         }
     }
 
@@ -143,7 +144,7 @@ impl Manager {
         if !uniform && !self.fits_uneven(seq, ids.len()) {
             return None;
         }
-        let (size, pool) = (self.options.block_size, &self.store.pool);
+        let (size, pool) = (self.options.block_size, self.store.pool());
         let sequence = self.sequences.get_mut(seq).ok()?;
         let (len, count) = (sequence.len, ids.len());
         if !sequence.is_open() || (sequence.unknown > 0 && ids.are_known()) {
@@ -163,8 +164,8 @@ impl Manager {
         }
         self.store.tick();
         sequence.len += count as u32;
-        if self.store.log.is_on() {
-            log_append(&mut self.store.log, self.store.now, (seq, sequence.len), ids);
+        if self.store.is_logging() {
+            log_append(&mut self.store, (seq, sequence.len), ids);
         }
         ids.enter(sequence);
         Some(sequence)
@@ -244,7 +245,7 @@ impl Manager {
     pub(super) fn checked_len(&self, until: u64) -> Result<u32> {
         u32::try_from(until).map_err(|_| Error::NeverFits {
             needed: until.div_ceil(self.block_size().into()),
-            total: u64::from(self.store.pool.usable()),
+            total: u64::from(self.pool().usable()),
         })
     }
 
@@ -260,7 +261,7 @@ impl Manager {
         // A block that is findable is copied also where no other sequence has it.
         let shared = self.shared_ahead(seq)?;
         let found =
-            |&(group, at): &(usize, usize)| self.store.pool.is_findable(sequence.tables[group][at]);
+            |&(group, at): &(usize, usize)| self.pool().is_findable(sequence.tables[group][at]);
         let copied = shared.iter().filter(|&place| found(place)).count() as u64;
         Ok(held + self.layout.cross_blocks(sequence.encoder_tokens) + copied)
     }
@@ -268,7 +269,7 @@ impl Manager {
     /// Want of room for slots up to `until`, or that there can never be room.
     #[cold]
     fn never_or_later(&self, seq: SeqId, until: u32, later: Error) -> Error {
-        let total = u64::from(self.store.pool.usable());
+        let total = u64::from(self.pool().usable());
         match self.held_alone(seq, until) {
             Ok(needed) if needed > total => Error::NeverFits { needed, total },
             _ => later,
@@ -278,7 +279,7 @@ impl Manager {
     /// The longest length up to `until` that `seq` could have slots for, were it alone in the pool;
     /// `until` if that is none longer than it has.
     pub(super) fn longest_alone(&self, seq: SeqId, until: u32) -> Result<u32> {
-        let total = u64::from(self.store.pool.usable());
+        let total = u64::from(self.pool().usable());
         if !self.layout.gives_up() || self.held_alone(seq, until)? <= total {
             return Ok(until);
         }
@@ -336,16 +337,15 @@ impl Manager {
     /// Whether another reader would see a write into `block`: another owner (a copy under way only
     /// reads the block, or fills it for this one), or a sequence that finds it in the index.
     fn is_shared(&self, block: BlockId) -> bool {
-        self.has_other_owner(block)
-            || (block != NIL && self.store.pool.state(block) != State::Pending)
+        self.has_other_owner(block) || (block != NIL && self.pool().state(block) != State::Pending)
     }
 
     fn has_other_owner(&self, block: BlockId) -> bool {
         if block == NIL {
             return false;
         }
-        let refs = self.store.pool.refs(block);
-        refs > 1 && refs - self.tickets.holds(block) > 1
+        let refs = self.pool().refs(block);
+        refs > 1 && refs - self.transfers.tickets().holds(block) > 1
     }
 
     /// Blocks (group, place) that `seq` writes into next and that have another reader: the last
@@ -377,7 +377,10 @@ impl Manager {
                     // cut to what lags behind it.
                     table[at] != NIL
                         && copied(table[at])
-                        && !self.tickets.is_loading(table[at], sequence.joined, &|_| false)
+                        && !self
+                            .transfers
+                            .tickets()
+                            .is_loading(table[at], sequence.joined, &|_| false)
                 };
                 let ahead = (from as usize..tail.min(table.len())).filter(open);
                 shared.extend(ahead.map(|at| (group, at)));
@@ -401,27 +404,15 @@ impl Manager {
             .obtain(seq, group, None)
             .ok_or_else(|| Error::Integrity("room for a copy was counted and is gone".into()))?;
         // The sequence's own reference to `src` becomes the copy's; `dst` gets one for it too.
-        self.store.pool.share(dst);
-        self.store.note_block(Kind::Hold, 0, dst, 0);
+        self.store.hold(0, &[dst]);
         self.sequences.get_mut(seq)?.tables[group].replace(at, dst);
-        self.tickets.add(BlockCopy { src, dst, tokens, seq, group: group as u8 });
-        if self.store.pool.parent(src) != NIL && self.store.pool.state(src) == State::Committed {
+        let copy = BlockCopy { src, dst, tokens, seq, group: group as u8 };
+        if self.pool().parent(src) != NIL && self.pool().state(src) == State::Committed {
             // A findable block keeps those it follows owned, also where only its copy needs it.
             let path = &self.sequences.get(seq)?.tables[group][..at];
-            for &block in path {
-                self.store.pool.share(block);
-            }
-            self.tickets.hold(path.iter().rev().copied());
-            if self.store.log.is_on() {
-                let path = path.to_vec();
-                self.store.note_blocks(Kind::Hold, 0, path.iter(), 0);
-            }
+            self.transfers.hold(&mut self.store, path);
         }
-        self.store.stats.copies += 1;
-        self.store.stats.copied_tokens += u64::from(tokens);
-        if self.store.log.is_on() {
-            self.store.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tokens));
-        }
+        self.transfers.copy(&mut self.store, copy);
         let sequence = self.sequences.get_mut(seq)?;
         sequence.published = sequence.published.min(at as u32 * reach.units);
         Ok(())

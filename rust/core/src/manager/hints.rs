@@ -20,8 +20,8 @@ impl Manager {
             return Ok(reply(HintStatus::Refused, 0));
         }
         let pinned = hint == Hint::Release && self.end_pins_of(session)? > 0;
-        let running = self.store.sessions.is_running(session);
-        if !running && self.store.sessions.own(session, &self.store.pool).is_empty() {
+        let running = self.store.sessions().is_running(session);
+        if !running && self.store.blocks_of_session(session).is_empty() {
             return Ok(reply(if pinned { HintStatus::Accepted } else { HintStatus::Missing }, 0));
         }
         self.store.tick();
@@ -30,7 +30,7 @@ impl Manager {
         if !running {
             return Ok(reply(HintStatus::Accepted, blocks));
         }
-        self.store.sessions.defer(session, hint);
+        self.store.defer_hint(session, hint);
         Ok(reply(HintStatus::Deferred, blocks))
     }
 
@@ -44,11 +44,11 @@ impl Manager {
         }
         let mut path = self.path_of(session);
         if path.is_empty() {
-            let running = self.store.sessions.is_running(session);
+            let running = self.store.sessions().is_running(session);
             return Ok(reply(if running { HintStatus::Deferred } else { HintStatus::Missing }, 0));
         }
         let (all, found, mut room) = (path.len(), self.tokens_in(&path), self.pin_room());
-        path.sort_unstable_by_key(|&b| (self.store.pool.depth(b), self.store.pool.group(b), b));
+        path.sort_unstable_by_key(|&b| (self.pool().depth(b), self.pool().group(b), b));
         path.retain(|&block| {
             let fresh = self.locks.fresh(&[block]);
             let fits = fresh <= room;
@@ -60,7 +60,7 @@ impl Manager {
         if path.is_empty() {
             return Ok(reply(HintStatus::Refused, 0));
         }
-        path.sort_unstable_by_key(|&b| (self.store.pool.group(b), self.store.pool.depth(b), b));
+        path.sort_unstable_by_key(|&b| (self.pool().group(b), self.pool().depth(b), b));
         let receipt = self.lock_blocks(&path)?;
         let tokens = self.tokens_in(&path);
         self.name_lock(receipt, PinRequest { session, ..pinner }, tokens);
@@ -71,14 +71,14 @@ impl Manager {
 
     /// A sequence of `session` has ended: what waited for that is done.
     pub(super) fn end_in_session(&mut self, session: u64) {
-        if let Some(hint) = self.store.sessions.end(session) {
+        if let Some(hint) = self.store.end_session(session) {
             self.carry(session, hint);
         }
     }
 
     /// Does what `hint` says with all that `session` has given up; how many blocks that concerned.
     fn carry(&mut self, session: u64, hint: Hint) -> u32 {
-        let own = self.store.sessions.own(session, &self.store.pool);
+        let own = self.store.blocks_of_session(session);
         if let Hint::Retain(keep) = hint {
             for block in self.before(&own) {
                 self.store.ask_for(block, Some(keep), false);
@@ -92,12 +92,12 @@ impl Manager {
 
     /// Tokens of the blocks of the first group.
     fn tokens_in(&self, path: &[BlockId]) -> u32 {
-        let first = path.iter().filter(|&&block| self.store.pool.group(block) == 0).count();
+        let first = path.iter().filter(|&&block| self.pool().group(block) == 0).count();
         first as u32 * self.layout.groups()[0].span
     }
 
     fn path_of(&self, session: u64) -> Vec<BlockId> {
-        let mut path = self.store.sessions.own(session, &self.store.pool);
+        let mut path = self.store.blocks_of_session(session);
         path.extend(self.before(&path));
         path
     }
@@ -107,10 +107,10 @@ impl Manager {
         let mut seen: HashSet<BlockId> = blocks.iter().copied().collect();
         let mut before = Vec::new();
         for &block in blocks {
-            let mut above = self.store.pool.parent(block);
+            let mut above = self.pool().parent(block);
             while above != NIL && seen.insert(above) {
                 before.push(above);
-                above = self.store.pool.parent(above);
+                above = self.pool().parent(above);
             }
         }
         before
@@ -120,7 +120,7 @@ impl Manager {
     fn drop_strays(&self, path: &mut Vec<BlockId>) {
         let mut kept: HashSet<BlockId> = HashSet::with_capacity(path.len());
         path.retain(|&block| {
-            let parent = self.store.pool.parent(block);
+            let parent = self.pool().parent(block);
             (parent == NIL || kept.contains(&parent)) && kept.insert(block)
         });
     }

@@ -11,69 +11,30 @@ impl Manager {
     /// # Errors
     /// [`Error::Integrity`] names the first thing that disagrees.
     pub fn check_integrity(&self) -> Result<()> {
-        let checks =
-            [self.check_counts(), self.check_owners(), self.check_tree(), self.check_sequences()];
-        checks
-            .into_iter()
-            .chain([self.store.validate(), self.locks.validate(), self.check_promised()])
-            .chain([self.computing.validate(|seq| self.sequences.get(seq).is_ok())])
-            .collect::<std::result::Result<(), String>>()
-            .map_err(Error::Integrity)
+        self.check_all().map_err(Error::Integrity)
     }
 
-    fn check_counts(&self) -> std::result::Result<(), String> {
-        let pool = &self.store.pool;
-        let mut listed = vec![false; pool.created() as usize];
-        for &block in pool.free_list() {
-            if std::mem::replace(&mut listed[block as usize], true) {
-                return Err(format!("block {block} is free twice"));
-            }
-        }
-        let (mut free, mut cached, mut owned) = (0, 0, 0);
-        for block in 0..pool.created() {
-            let state = pool.state(block);
-            if (state == State::Free) != listed[block as usize] {
-                return Err(format!("block {block} is {} but the free list differs", state.name()));
-            }
-            match state {
-                State::Free => free += 1,
-                State::Cached => cached += 1,
-                _ => owned += 1,
-            }
-            let unowned = matches!(state, State::Free | State::Cached | State::Null);
-            if unowned != (pool.refs(block) == 0) {
-                let refs = pool.refs(block);
-                return Err(format!("block {block} is {} with {refs} owners", state.name()));
-            }
-        }
-        free += pool.capacity() - pool.created();
-        if (free, cached, owned) != (pool.free(), pool.cached(), pool.referenced())
-            || u64::from(free) + u64::from(cached) + u64::from(owned) != u64::from(pool.capacity())
-        {
-            return Err(format!(
-                "{free} free + {cached} cached + {owned} referenced of {}; the pool says {}, {}, {}",
-                pool.capacity(),
-                pool.free(),
-                pool.cached(),
-                pool.referenced()
-            ));
-        }
-        Ok(())
+    fn check_all(&self) -> std::result::Result<(), String> {
+        self.store.validate()?;
+        self.check_owners()?;
+        self.check_sequences()?;
+        self.locks.validate()?;
+        self.check_promised()?;
+        self.transfers.computing().validate(|seq| self.sequences.get(seq).is_ok())
     }
 
     fn check_owners(&self) -> std::result::Result<(), String> {
-        let mut owners = vec![0_u32; self.store.pool.created() as usize];
+        let mut owners = vec![0_u32; self.pool().created() as usize];
         let tables = self.sequences.iter().flat_map(|(_, s)| s.tables.iter().flatten());
-        let others = self.tickets.owners().chain(self.fences.owners()).chain(self.locks.owners());
+        let others = self.transfers.owners().chain(self.locks.owners());
         for block in tables.copied().filter(|&b| b != NIL).chain(others) {
             owners[block as usize] += 1;
         }
         self.check_waits()?;
-        for block in 0..self.store.pool.created() {
-            let lent = u32::from(self.store.pool.state(block) == State::Lent);
+        for block in 0..self.pool().created() {
+            let lent = u32::from(self.pool().state(block) == State::Lent);
             let held = self.held_blocks.count(block);
-            let (counted, kept) =
-                (owners[block as usize] + lent + held, self.store.pool.refs(block));
+            let (counted, kept) = (owners[block as usize] + lent + held, self.pool().refs(block));
             if counted != kept {
                 return Err(format!("block {block} has {counted} owners, its count says {kept}"));
             }
@@ -82,9 +43,9 @@ impl Manager {
     }
 
     fn check_waits(&self) -> std::result::Result<(), String> {
-        let pool = &self.store.pool;
+        let pool = self.pool();
         let mut waits = vec![0_u32; pool.created() as usize];
-        self.fences.owners().for_each(|block| waits[block as usize] += 1);
+        self.transfers.fences().owners().for_each(|block| waits[block as usize] += 1);
         let wrong = |&b: &BlockId| pool.waits(b) != waits[b as usize];
         if let Some(block) = (0..pool.created()).find(wrong) {
             let (counted, kept) = (waits[block as usize], pool.waits(block));
@@ -98,51 +59,6 @@ impl Manager {
         let (counted, kept) = ((0..pool.created()).filter(coming).count(), pool.coming());
         if counted != kept as usize {
             return Err(format!("{counted} blocks wait for fences alone, the pool says {kept}"));
-        }
-        Ok(())
-    }
-
-    fn check_tree(&self) -> std::result::Result<(), String> {
-        let pool = &self.store.pool;
-        let mut children = vec![0_u32; pool.created() as usize];
-        let mut findable = 0;
-        for block in 0..pool.created() {
-            if !matches!(pool.state(block), State::Committed | State::Cached) {
-                continue;
-            }
-            findable += 1;
-            let parent = pool.parent(block);
-            if parent != NIL {
-                children[parent as usize] += 1;
-                if !matches!(pool.state(parent), State::Committed | State::Cached) {
-                    let state = pool.state(parent).name();
-                    return Err(format!("block {block} follows block {parent}, which is {state}"));
-                }
-                if pool.state(block) == State::Committed && pool.state(parent) == State::Cached {
-                    return Err(format!("block {block} is owned, block {parent} before it is not"));
-                }
-            }
-        }
-        if let Some(block) = (0..pool.created()).find(|&b| children[b as usize] != pool.children(b))
-        {
-            let (counted, kept) = (children[block as usize], pool.children(block));
-            return Err(format!("block {block} has {counted} children, its count says {kept}"));
-        }
-        let mut indexed = vec![false; pool.created() as usize];
-        for block in self.store.index.blocks() {
-            let state = pool.state(block);
-            if !matches!(state, State::Committed | State::Cached) {
-                return Err(format!("the index holds block {block}, which is {}", state.name()));
-            }
-            if std::mem::replace(&mut indexed[block as usize], true) {
-                return Err(format!("the index holds block {block} twice"));
-            }
-        }
-        if findable != self.store.index.len() {
-            return Err(format!(
-                "{findable} blocks findable, {} in the index",
-                self.store.index.len()
-            ));
         }
         Ok(())
     }
@@ -177,7 +93,7 @@ impl Manager {
                 let next = reach.computed(s.committed, s.cached);
                 let wrong = |&(i, &b): &(u32, &BlockId)| match b {
                     NIL => reach.kind.keeps_all() || reach.keeps(i, next),
-                    _ => usize::from(self.store.pool.group(b)) != group,
+                    _ => usize::from(self.pool().group(b)) != group,
                 };
                 if let Some((i, _)) = (0..).zip(table).find(wrong) {
                     let i = i as usize;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::{BlockCopy, LoadTicket};
+use crate::transfers::{BlockCopy, LoadTicket};
 
 /// What a sequence has vouched for: blocks of a ticket that are good now.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Manager {
         hits: &mut [Vec<BlockId>],
     ) -> Option<(SeqId, u32)> {
         let found = hits.first().map_or(0, Vec::len);
-        let (seq, rows, good) = if self.computing.is_on() {
+        let (seq, rows, good) = if self.transfers.computing().is_on() {
             let offered = self.find_offered(wanted, found);
             debug_assert_eq!(offered, self.find_among_all(wanted, found), "as a search finds");
             offered?
@@ -84,14 +84,14 @@ impl Manager {
         sequence: &Sequence,
     ) -> Option<(usize, usize)> {
         let size = self.block_size() as usize;
-        let most = if self.store.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
+        let most = if self.store.index().takes_keys() { wanted.keys.len() } else { wanted.limit };
         let limit = wanted.limit.min(most).min(sequence.len as usize / size);
         if sequence.private || sequence.root != wanted.root {
             return None;
         }
         let same = self.same_rows(wanted, sequence, limit);
         let text = same * size;
-        if self.store.index.wants_proof()
+        if self.store.index().wants_proof()
             && sequence.tokens.get(..text) != wanted.tokens.get(..text)
         {
             return None;
@@ -123,7 +123,7 @@ impl Manager {
         sequence: &Sequence,
         limit: usize,
     ) -> usize {
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             let keys = sequence.keys.iter().zip(&wanted.keys[..limit]);
             return keys.take_while(|(a, b)| a == b).count();
         }
@@ -138,12 +138,13 @@ impl Manager {
     }
 
     fn is_findable(&self, block: BlockId) -> bool {
-        self.store.pool.state(block) == State::Committed
+        self.pool().state(block) == State::Committed
     }
 
     fn is_computed_by(&self, page: BlockId, seq: SeqId) -> bool {
-        let pending = page != NIL && self.store.pool.state(page) == State::Pending;
-        pending && (self.tickets.is_idle() || !self.tickets.is_busy(page, seq))
+        let pending = page != NIL && self.pool().state(page) == State::Pending;
+        pending
+            && (self.transfers.tickets().is_idle() || !self.transfers.tickets().is_busy(page, seq))
     }
 
     /// `seq` waits for what `filler` computes: its blocks from `good` to `rows`. Tokens of them.
@@ -155,15 +156,12 @@ impl Manager {
                 copies.push(BlockCopy { src: NIL, dst: table[i as usize], tokens, seq, group });
             }
         }
-        for copy in &copies {
-            self.store.pool.share(copy.dst);
-            self.store.note_block(Kind::Hold, 0, copy.dst, 0);
-        }
-        let ticket = self.tickets.issue_load(good, rows - good, Some(filler), copies);
+        let blocks = (good, rows - good);
+        let ticket = self.transfers.open_load(&mut self.store, blocks, Some(filler), copies);
         self.created(seq).joined = ticket;
-        self.tickets.add_joiner(ticket, seq);
+        self.transfers.add_joiner(ticket, seq);
         let joined = (rows - good) * self.block_size();
-        self.store.stats.joined_tokens += u64::from(joined);
+        self.store.stats_mut().joined_tokens += u64::from(joined);
         self.store.note_two(Kind::Join, seq, ticket, u64::from(joined));
         joined
     }
@@ -172,7 +170,7 @@ impl Manager {
     pub(super) fn vouch(&mut self, seq: SeqId) -> Vec<ReadyBlocks> {
         let Ok(sequence) = self.sequences.get(seq) else { return Vec::new() };
         let committed = sequence.committed / self.block_size();
-        let mine = self.tickets.joined_with(seq).into_iter();
+        let mine = self.transfers.tickets().joined_with(seq).into_iter();
         let mut vouched = Vec::new();
         for load in mine.filter(|load| load.start < committed) {
             let (ticket, start) = (load.ticket, load.start);
@@ -219,11 +217,12 @@ impl Manager {
     /// behind those, who of them still has what is lost, and the first place that is.
     pub(super) fn left_alone(&self, seq: SeqId, rows: u32) -> Vec<(LoadTicket, Vec<SeqId>, u32)> {
         let groups = self.options.groups.len();
-        let mine = self.tickets.joined_with(seq).into_iter();
+        let mine = self.transfers.tickets().joined_with(seq).into_iter();
         let lost = mine.filter(|load| load.start + load.blocks > rows);
         lost.map(|load| {
             let kept = rows.max(load.start);
-            let pages = self.tickets.load(load.ticket).map_or(&[][..], |(_, pages)| pages);
+            let pages =
+                self.transfers.tickets().load(load.ticket).map_or(&[][..], |(_, pages)| pages);
             let first = (kept - load.start) as usize * groups;
             let row: Vec<BlockId> = pages[first..first + groups].iter().map(|c| c.dst).collect();
             let mut joiners = self.joiners(load.ticket);
@@ -235,21 +234,21 @@ impl Manager {
 
     /// `seq` keeps `rows` whole blocks: who joined more of its computation is cut, and told.
     pub(super) fn leave_joiners(&mut self, seq: SeqId, rows: u32) -> Result<()> {
-        if !self.tickets.has_joined() {
+        if !self.transfers.tickets().has_joined() {
             return Ok(());
         }
         for (load, joiners, kept) in self.left_alone(seq, rows) {
             if kept == load.start {
                 for joiner in self.joiners(load.ticket) {
                     self.sequences.get_mut(joiner)?.joined = 0;
-                    self.tickets.remove_joiner(load.ticket, joiner);
+                    self.transfers.remove_joiner(load.ticket, joiner);
                 }
             }
             for joiner in joiners {
                 let good = self.last_good(joiner, kept * self.block_size())?;
                 self.rewind(joiner, good)?;
                 self.store.note(Kind::Rewind, joiner, u64::from(good));
-                self.rewound.push(joiner);
+                self.transfers.note_rewound(joiner);
             }
             self.split(load.ticket, kept - load.start, false);
         }
@@ -261,8 +260,8 @@ impl Manager {
     pub(super) fn leave_computation(&mut self, seq: SeqId) -> Result<()> {
         let ticket = std::mem::take(&mut self.sequences.get_mut(seq)?.joined);
         if ticket > 0 {
-            self.tickets.remove_joiner(ticket, seq);
-            if self.tickets.joiners(ticket).next().is_none() {
+            self.transfers.remove_joiner(ticket, seq);
+            if self.transfers.tickets().joiners(ticket).next().is_none() {
                 self.split(ticket, 0, false);
             }
         }
@@ -270,25 +269,22 @@ impl Manager {
     }
 
     pub(super) fn joiners(&self, ticket: u64) -> Vec<SeqId> {
-        self.tickets.joiners(ticket).collect()
+        self.transfers.tickets().joiners(ticket).collect()
     }
 
     fn split(&mut self, ticket: u64, blocks: u32, front: bool) -> Vec<BlockId> {
-        let groups = self.options.groups.len();
-        let taken = self.tickets.split_load(ticket, blocks, groups, front);
-        let pages: Vec<BlockId> = taken.iter().map(|copy| copy.dst).collect();
-        self.store.drop_owners(0, &pages);
-        pages
+        let blocks = (blocks, self.options.groups.len());
+        self.transfers.split(&mut self.store, ticket, blocks, front)
     }
 
     /// A computation that other sequences joined, by the ticket in [`Sequence::joined`], and its
     /// pages.
     pub fn joined(&self, ticket: u64) -> Option<(LoadTicket, &[BlockCopy])> {
-        self.tickets.load(ticket).filter(|(load, _)| load.filler.is_some())
+        self.transfers.tickets().load(ticket).filter(|(load, _)| load.filler.is_some())
     }
 
     /// Sequences that were cut since the last call because what they had joined was.
     pub fn take_rewound(&mut self) -> Vec<SeqId> {
-        std::mem::take(&mut self.rewound)
+        self.transfers.take_rewound()
     }
 }

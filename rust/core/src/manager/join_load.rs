@@ -8,7 +8,7 @@ use crate::events::Kind;
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::LoadTicket;
+use crate::transfers::LoadTicket;
 
 impl Manager {
     /// Replaces `hits` by the blocks of the sequence whose load goes on from them the farthest; that
@@ -18,13 +18,14 @@ impl Manager {
         wanted: PrefixQuery<'_>,
         hits: &mut [Vec<BlockId>],
     ) -> Option<u64> {
-        if !self.tickets.has_loads() {
+        if !self.transfers.tickets().has_loads() {
             return None;
         }
         let found = hits.first().map_or(0, Vec::len);
         let PrefixQuery { keys, tokens, root, limit, .. } = wanted;
         let name = self.name_of_row(keys, tokens, root, found).filter(|_| found < limit)?;
-        let loads = self.tickets.named(name).filter(|load| load.start as usize == found);
+        let loads =
+            self.transfers.tickets().named(name).filter(|load| load.start as usize == found);
         // Of equals, the load that began first.
         let mut best: Option<(usize, u64, &Sequence)> = None;
         for load in loads {
@@ -48,26 +49,26 @@ impl Manager {
     /// What the block at place `at` of a prompt is called: by its key, or where there is none by its tokens
     /// and its namespace, which others may share.
     fn name_of_row(&self, keys: &[Key], tokens: &[u32], root: Key, at: usize) -> Option<Key> {
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             return keys.get(at).copied();
         }
         let size = self.block_size() as usize;
-        Some(self.computing.name(root, tokens.get(at * size..(at + 1) * size)?))
+        Some(self.transfers.computing().name(root, tokens.get(at * size..(at + 1) * size)?))
     }
 
     /// A load of `seq` can be found by the first block that it brings.
     pub(super) fn name_load(&mut self, seq: SeqId, ticket: u64, start: u32) {
         let Ok(Sequence { keys, tokens, root, .. }) = self.sequences.get(seq) else { return };
         if let Some(name) = self.name_of_row(keys, tokens, *root, start as usize) {
-            self.tickets.name_load(ticket, name);
+            self.transfers.name_load(ticket, name);
         }
     }
 
     /// The sequence that a load is for, or who stands in for it.
     fn owner_of(&self, load: LoadTicket) -> Option<&Sequence> {
-        let (_, pages) = self.tickets.load(load.ticket)?;
+        let (_, pages) = self.transfers.tickets().load(load.ticket)?;
         let seq = pages.first()?.seq;
-        let candidates = [Some(seq), self.orphans.get(load.ticket).copied()];
+        let candidates = [Some(seq), self.transfers.orphans().get(load.ticket)];
         let mut live = candidates.into_iter().flatten();
         live.find_map(|seq| self.sequences.get(seq).ok())
     }
@@ -85,24 +86,24 @@ impl Manager {
             return None;
         }
         let start = load.start as usize;
-        let most = if self.store.index.takes_keys() { wanted.keys.len() } else { wanted.limit };
+        let most = if self.store.index().takes_keys() { wanted.keys.len() } else { wanted.limit };
         let limit = wanted.limit.min(most).min(start + load.blocks as usize);
         let rows = self.same_rows(wanted, sequence, limit);
         if rows <= start {
             return None;
         }
         let text = rows * size;
-        if self.store.index.wants_proof()
+        if self.store.index().wants_proof()
             && sequence.tokens.get(..text) != wanted.tokens.get(..text)
         {
             return None;
         }
-        let (_, pages) = self.tickets.load(load.ticket)?;
+        let (_, pages) = self.transfers.tickets().load(load.ticket)?;
         let groups = self.options.groups.len();
         let brought = pages.chunks(groups).zip(start..rows).all(|(row, at)| {
             row.iter().zip(&sequence.tables).all(|(copy, table)| table.get(at) == Some(&copy.dst))
         });
-        let findable = |block: BlockId| block == NIL || self.store.pool.is_findable(block);
+        let findable = |block: BlockId| block == NIL || self.pool().is_findable(block);
         let good = sequence.tables.iter().all(|table| {
             table.len() >= rows && table[..start].iter().all(|&block| findable(block))
         });
@@ -121,7 +122,7 @@ impl Manager {
         let sequence = self.created(seq);
         sequence.brought = sequence.brought.max(rows * size);
         let joined = (rows - good) * size;
-        self.store.stats.joined_tokens += u64::from(joined);
+        self.store.stats_mut().joined_tokens += u64::from(joined);
         self.store.note_two(Kind::Join, seq, ticket, u64::from(joined));
         joined
     }

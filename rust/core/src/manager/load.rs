@@ -6,7 +6,7 @@ use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::{BlockTable, SeqId, Sequence};
-use crate::tickets::BlockCopy;
+use crate::transfers::BlockCopy;
 
 impl Manager {
     /// Opens the ticket of `blocks` blocks after the first `found` ones, which a load fills. Until
@@ -21,12 +21,8 @@ impl Manager {
                 copies.push(BlockCopy { src: NIL, dst, tokens, seq, group });
             }
         }
-        for copy in &copies {
-            self.store.pool.share(copy.dst);
-            self.store.note_block(Kind::Hold, 0, copy.dst, 0);
-        }
         self.created(seq).brought = (found + blocks) * self.block_size();
-        let ticket = self.tickets.issue_load(found, blocks, None, copies);
+        let ticket = self.transfers.open_load(&mut self.store, (found, blocks), None, copies);
         self.name_load(seq, ticket, found);
         self.store.note_two(Kind::Load, seq, ticket, u64::from(blocks));
         ticket
@@ -51,24 +47,25 @@ impl Manager {
     pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<Vec<SeqId>> {
         let (unit, row_pages) = (self.layout.unit(), self.pages_of(0).count());
         let all = self.check_loaded(ticket, blocks)?;
-        let Some((load, pages)) = self.tickets.load(ticket) else {
+        let Some((load, pages)) = self.transfers.tickets().load(ticket) else {
             return Err(Error::UnknownTicket(ticket));
         };
         // Half of what all groups can serve together is none of it.
         let good = (blocks / unit) as usize * row_pages;
         let opened_for = pages.first().map_or(0, |copy| copy.seq);
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();
-        let seq = self.orphans.get(ticket).copied().unwrap_or(opened_for);
+        let seq = self.transfers.orphans().get(ticket).unwrap_or(opened_for);
         self.store.note_two(Kind::Loaded, 0, ticket, u64::from(blocks));
-        let sharers =
-            pages.first().map_or(Vec::new(), |&page| self.tickets.sharers(page).collect());
+        let sharers = pages
+            .first()
+            .map_or(Vec::new(), |&page| self.transfers.tickets().sharers(page).collect());
         let cut = if blocks / unit < all / unit {
-            self.tickets.keep_only(ticket, good);
+            self.transfers.keep_only(ticket, good);
             self.lose(ticket)?
         } else {
-            self.tickets.settle(ticket)?;
+            self.transfers.settle(ticket)?;
             self.store.tick();
-            self.store.stats.loads += 1;
+            self.store.stats_mut().loads += 1;
             Vec::new()
         };
         self.store.drop_owners(0, &pages);
@@ -79,7 +76,7 @@ impl Manager {
 
     /// How many blocks the load is of, of which the first `blocks` are to be good.
     pub(super) fn check_loaded(&self, ticket: u64, blocks: u32) -> Result<u32> {
-        let load = self.tickets.load(ticket).filter(|(load, _)| load.filler.is_none());
+        let load = self.transfers.tickets().load(ticket).filter(|(load, _)| load.filler.is_none());
         let (load, _) = load.ok_or(Error::UnknownTicket(ticket))?;
         if blocks <= load.blocks {
             return Ok(load.blocks);
@@ -98,7 +95,7 @@ impl Manager {
     pub fn loaded_groups(&mut self, ticket: u64, blocks: &[u32]) -> Result<Vec<SeqId>> {
         let groups = self.options.groups.len();
         let most = blocks.iter().copied().max().unwrap_or(0);
-        let all = self.tickets.load(ticket).map_or(most, |(load, _)| load.blocks);
+        let all = self.transfers.tickets().load(ticket).map_or(most, |(load, _)| load.blocks);
         if blocks.len() != groups || most > all {
             return Err(Error::Invalid {
                 what: "loaded",
@@ -134,7 +131,7 @@ impl Manager {
         // Every owner of one of the pages owns the first one, too.
         let first = self.pages_of(start).next().zip(pages.first());
         let holders = first.map_or(Vec::new(), |((group, _), &page)| {
-            self.holders(page, group as u8, seq, self.tickets.holds(page), sharers)
+            self.holders(page, group as u8, seq, self.transfers.tickets().holds(page), sharers)
         });
         let tables = |seq| self.sequences.get(seq).map(|s| owned(&s.tables));
         let owners = holders.into_iter().map(|(seq, _)| Ok((seq, tables(seq)?)));
@@ -142,7 +139,7 @@ impl Manager {
         owners.retain(|&(_, blocks)| blocks > 0);
         let most = owners.iter().map(|&(_, blocks)| blocks).max().unwrap_or(0);
         let brought = u64::from(most * self.block_size());
-        self.store.stats.loaded_tokens += brought;
+        self.store.stats_mut().loaded_tokens += brought;
         self.store.note(Kind::Bring, 0, brought);
         for (seq, blocks) in owners {
             let upto = (start + blocks) * self.block_size();
@@ -187,7 +184,10 @@ impl Manager {
             .copied()
             .filter(|&b| b != NIL)
             .collect();
-        if held.iter().any(|&page| self.tickets.is_loading(page, sequence.joined, &|_| false)) {
+        if held
+            .iter()
+            .any(|&page| self.transfers.tickets().is_loading(page, sequence.joined, &|_| false))
+        {
             return Err(Error::Invalid {
                 what: "lease",
                 value: upto.to_string(),
@@ -195,13 +195,9 @@ impl Manager {
             });
         }
         self.store.tick();
-        for &block in &held {
-            self.store.pool.share(block);
-        }
-        self.store.stats.leases += 1;
-        self.store.stats.leased_tokens += u64::from(upto);
-        self.store.note_blocks(Kind::Hold, 0, held.iter(), 0);
-        let ticket = self.tickets.lease(held);
+        self.store.stats_mut().leases += 1;
+        self.store.stats_mut().leased_tokens += u64::from(upto);
+        let ticket = self.transfers.lease(&mut self.store, held);
         self.store.note_two(Kind::Lease, seq, u64::from(upto), ticket);
         Ok(ticket)
     }

@@ -2,7 +2,6 @@
 
 use super::Manager;
 use crate::error::{Error, Result};
-use crate::events::Kind;
 use crate::pool::BlockId;
 
 /// Why a block that a caller names cannot be meant.
@@ -20,28 +19,7 @@ impl Manager {
         }
         self.check_room(count, 0)?;
         self.store.tick();
-        self.store.stats.lent += u64::from(count);
-        let free = out.len().min(self.store.pool.free() as usize);
-        let (had, evicted) = out.split_at_mut(free);
-        self.store.pool.lend_all(had);
-        self.note_lent(had);
-        for slot in evicted {
-            if let Some(victim) = self.store.next_victim() {
-                self.store.evict(victim);
-            }
-            *slot = self.store.pool.lend().ok_or_else(|| {
-                Error::Integrity("room for a loan was counted and is gone".into())
-            })?;
-            self.note_lent(&[*slot]);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn note_lent(&mut self, blocks: &[BlockId]) {
-        // They may be published by themselves.
-        self.store.policy.take(blocks);
-        self.store.note_blocks(Kind::Lend, 0, blocks.iter(), 0);
+        self.store.lend(out)
     }
 
     /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.
@@ -52,33 +30,26 @@ impl Manager {
         if blocks.is_empty() {
             return Ok(());
         }
-        let (ended, others) = blocks.split_at(self.store.pool.end_loans(blocks));
+        let (ended, others) = blocks.split_at(self.store.end_loans(blocks));
         if let Some(&block) = others.first() {
-            ended.iter().for_each(|&before| self.store.pool.mark_lent(before));
+            self.store.mark_lent(ended);
             return Err(self.not_lent(block, ended.contains(&block)));
         }
         self.store.tick();
-        self.take_loans_back(blocks);
+        self.store.take_back(blocks);
         Ok(())
-    }
-
-    /// Frees `blocks`, whose loans have ended; the first is lent again first.
-    pub(super) fn take_loans_back(&mut self, blocks: &[BlockId]) {
-        self.store.stats.returned += blocks.len() as u64;
-        self.store.pool.put_all_back(blocks);
-        self.store.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
     }
 
     pub(super) fn not_lent(&self, block: BlockId, twice: bool) -> Error {
         let why = if twice {
             "it is named twice"
-        } else if block >= self.store.pool.capacity() {
+        } else if block >= self.pool().capacity() {
             NO_SUCH
-        } else if self.store.pool.generation(block) > 0 {
+        } else if self.pool().generation(block) > 0 {
             "it was given back before: a double free"
         } else {
             "it was never lent"
         };
-        Error::NotLent { block: u64::from(block), state: self.store.pool.state(block).name(), why }
+        Error::NotLent { block: u64::from(block), state: self.pool().state(block).name(), why }
     }
 }

@@ -49,7 +49,7 @@ impl Manager {
         let limit = (limit / self.block_size()) as usize;
         let root = self.hasher.root(space);
         let mut keys = Vec::new();
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             self.hasher.extend(root, mm_items, tokens, &mut keys);
         }
         let mut hits = vec![Vec::new(); self.options.groups.len()];
@@ -87,7 +87,7 @@ impl Manager {
     }
 
     pub(super) fn name_lock(&mut self, receipt: Receipt, pinner: PinRequest<'_>, tokens: u32) {
-        let now = self.store.retention.time();
+        let now = self.store.retention().time();
         let until = pinner.lease.map(|lease| now.saturating_add(lease));
         let (owner, session) = (pinner.owner.into(), pinner.session);
         self.locks.set_holder(receipt, PinOwner { owner, until, tokens, session });
@@ -99,7 +99,7 @@ impl Manager {
     }
 
     fn pin_cap(&self) -> u32 {
-        (self.options.pin_cap * f64::from(self.store.pool.usable())).floor() as u32
+        (self.options.pin_cap * f64::from(self.pool().usable())).floor() as u32
     }
 
     pub(super) fn pins_full(&self, asked: u32) -> Error {
@@ -145,7 +145,7 @@ impl Manager {
     /// # Errors
     /// [`crate::Error::NotFindable`]; [`crate::Error::Invalid`] for no block at all.
     pub fn lock_blocks(&mut self, path: &[BlockId]) -> Result<Receipt> {
-        let receipt = self.locks.lock(&self.store.pool, path)?;
+        let receipt = self.locks.lock(self.store.pool(), path)?;
         self.store.tick();
         self.store.note_blocks(Kind::Hold, 0, path.iter(), 0);
         self.store.note_block(Kind::Pin, 0, receipt.block, receipt.id);
@@ -162,7 +162,7 @@ impl Manager {
         self.locks.unlock(receipt, &mut path)?;
         self.store.tick();
         self.store.note_block(Kind::Unpin, 0, receipt.block, receipt.id);
-        let group = |b: BlockId| self.store.pool.group(b);
+        let group = |b: BlockId| self.pool().group(b);
         let groups: Vec<_> = path.chunk_by(|&a, &b| group(a) == group(b)).collect();
         for blocks in groups {
             self.store.drop_owners(0, blocks);

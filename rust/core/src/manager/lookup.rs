@@ -6,6 +6,7 @@ use crate::hash::{Key, MmItem, Space};
 use crate::index::radix::Path;
 use crate::index::{KeyMatch, Proof, Radix};
 use crate::pool::{BlockId, NIL};
+use crate::sequence::Sequence;
 
 /// A lookup's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +31,20 @@ pub(super) struct PrefixQuery<'a> {
     pub limit: usize,
 }
 
+impl<'a> PrefixQuery<'a> {
+    /// All that is known of `sequence`.
+    pub(super) fn of(sequence: &'a Sequence) -> Self {
+        let Sequence { keys, tokens, root, mm_items, .. } = sequence;
+        Self { keys, tokens, root: *root, mm_items, limit: 0 }
+    }
+}
+
 impl Manager {
     /// How much of a prompt could be reused now.
     pub fn lookup(&self, tokens: &[u32], space: Space<'_>, mm_items: &[MmItem]) -> Hit {
         let mut keys = Vec::new();
         let limit = self.hit_limit(tokens.len() as u32) * self.block_size() as usize;
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             self.hasher.extend(self.hasher.root(space), mm_items, &tokens[..limit], &mut keys);
         }
         self.lookup_hashed(&keys, tokens, space, mm_items)
@@ -61,7 +70,7 @@ impl Manager {
                 blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
             }
         }
-        let attached = if self.store.attached.is_empty() {
+        let attached = if self.store.attached().is_empty() {
             None
         } else {
             let mut keys = keys.to_vec();
@@ -99,7 +108,7 @@ impl Manager {
         group: usize,
         i: usize,
     ) -> Option<Proof<'a>> {
-        if !self.store.index.wants_proof() {
+        if !self.store.index().wants_proof() {
             return None;
         }
         let reach = &self.layout.groups()[group];
@@ -142,7 +151,7 @@ impl Manager {
         wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
     ) -> (usize, u32) {
-        if let Some(radix) = self.store.index.radix() {
+        if let Some(radix) = self.store.index().radix() {
             return (self.find_path(radix, wanted, blocks), 0);
         }
         let unit = self.layout.unit() as usize;
@@ -164,7 +173,7 @@ impl Manager {
         for (reach, found) in self.layout.groups().iter().zip(blocks) {
             if reach.kind == GroupKind::Full {
                 found.truncate(count / reach.units as usize);
-                if self.store.stats.duplicates > 0 {
+                if self.store.has_copies() {
                     self.follow_chain(found);
                 }
             }
@@ -190,7 +199,7 @@ impl Manager {
         }
         for found in blocks {
             found.truncate(count);
-            if self.store.stats.duplicates > 0 {
+            if self.store.has_copies() {
                 self.follow_chain(found);
             }
         }
@@ -260,9 +269,9 @@ impl Manager {
             Some(&last)
                 if group == 0
                     && self.layout.groups()[0].units == 1
-                    && !self.store.index.wants_proof() =>
+                    && !self.store.index().wants_proof() =>
             {
-                self.store.pool.follow_last_children(last, &wanted.keys[from..count], found);
+                self.pool().follow_last_children(last, &wanted.keys[from..count], found);
             }
             _ => {}
         }
@@ -279,13 +288,15 @@ impl Manager {
         block: BlockId,
         found: &[BlockId],
     ) -> bool {
-        let parent = self.store.pool.parent(block);
+        let parent = self.pool().parent(block);
         match found.last() {
             None => parent == NIL,
             Some(&last) if parent == last => true,
             Some(_) if parent == NIL => false,
-            Some(_) if self.store.index.wants_proof() => self.is_copy(wanted, group, parent, found),
-            Some(&last) => self.store.pool.key(parent) == self.store.pool.key(last),
+            Some(_) if self.store.index().wants_proof() => {
+                self.is_copy(wanted, group, parent, found)
+            }
+            Some(&last) => self.pool().key(parent) == self.pool().key(last),
         }
     }
 
@@ -303,12 +314,11 @@ impl Manager {
             if block == there {
                 return true;
             }
-            let same =
-                block != NIL && self.store.pool.key(block) == self.key_of(wanted.keys, group, i);
-            if !same || !self.store.index.vouches(block, self.proof(wanted, group, i)) {
+            let same = block != NIL && self.pool().key(block) == self.key_of(wanted.keys, group, i);
+            if !same || !self.store.index().vouches(block, self.proof(wanted, group, i)) {
                 return false;
             }
-            block = self.store.pool.parent(block);
+            block = self.pool().parent(block);
         }
         block == NIL
     }
@@ -317,7 +327,7 @@ impl Manager {
     /// block could be owned while the one it follows is not, which then could not are evicted.
     pub(super) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
-            found[i - 1] = self.store.pool.parent(found[i]);
+            found[i - 1] = self.pool().parent(found[i]);
         }
     }
 

@@ -9,7 +9,7 @@
 //! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
 //! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
 //! | `fork`, `release`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `join_load`, `computing`, `lapse` | KV from elsewhere; what is in flight is shared |
+//! | `load`, `orphan`, `join`, `join_load`, `computing`, `expiry` | KV from elsewhere; what is in flight is shared |
 //! | `step` | all of these in one call |
 //! | `candidates`, `answers` | policies and matchers outside the core are asked |
 //! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
@@ -74,6 +74,7 @@ pub use grow::Ids;
 pub use lock::{PinRequest, PinResult};
 pub use lookup::Hit;
 pub use preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
+use pressure::Capacity;
 pub use pressure::Pressure;
 pub use read::PageRange;
 pub use remap::Remap;
@@ -82,7 +83,6 @@ pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 pub use windows::VisibleRange;
 
 use crate::error::{Error, Result};
-use crate::events::Kind;
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::held_blocks::HeldBlocks;
@@ -91,11 +91,9 @@ use crate::options::Options;
 use crate::policy::Eviction;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::{SeqId, Sequence, Sequences};
-use crate::stats::Stats;
+use crate::stats::{Observer, Stats};
 use crate::store::Store;
-use crate::tickets::{CopyPlan, Tickets};
-
-use orphan::Orphans;
+use crate::transfers::{CopyPlan, Transfers};
 
 /// A KV cache's control plane.
 pub struct Manager {
@@ -107,25 +105,17 @@ pub struct Manager {
     /// What a matcher outside said of prompts, if there is one.
     answers: Option<Box<answers::MatchAnswers>>,
     sequences: Sequences,
-    tickets: Tickets,
-    computing: computing::Computations,
-    fences: fence::Fences,
+    /// What is in flight.
+    transfers: Transfers,
     locks: Locks,
-    observer: account::Observer,
+    observer: Observer,
     /// Steps checked: the number of the last one.
     checked: u64,
-    pressure: Pressure,
-    /// The most blocks that were in use at once.
-    peak: u32,
-    asleep: bool,
+    capacity: Capacity,
     /// What sequences that came in with their whole length may yet take.
     promised: promises::Promises,
-    /// Loads whose sequence has ended, each with the stand-in that keeps their place.
-    orphans: Orphans,
     /// Blocks held one by one.
     held_blocks: HeldBlocks,
-    /// Sequences cut since the caller last asked, because a computation they joined was.
-    rewound: Vec<SeqId>,
     /// Table entries changed since the caller last asked.
     remapped: Vec<Remap>,
     scratch: Scratch,
@@ -155,19 +145,13 @@ impl Manager {
             store: Store::new(&options, span, policy)?,
             answers: None,
             sequences: Sequences::default(),
-            tickets: Tickets::default(),
-            computing: computing::Computations::default(),
-            fences: fence::Fences::default(),
+            transfers: Transfers::default(),
             locks: Locks::default(),
-            observer: account::Observer::new(&options),
+            observer: Observer::new(options.observe.statistics),
             checked: 0,
-            pressure: Pressure::Normal,
-            peak: 0,
-            asleep: false,
+            capacity: Capacity::default(),
             promised: promises::Promises::default(),
-            orphans: Orphans::default(),
             held_blocks: HeldBlocks::default(),
-            rewound: Vec::new(),
             remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },
             options,
@@ -187,44 +171,48 @@ impl Manager {
 
     /// The blocks.
     pub fn pool(&self) -> &Pool {
-        &self.store.pool
+        self.store.pool()
     }
 
     /// The eviction policy.
     pub fn policy(&self) -> &dyn Eviction {
-        &*self.store.policy
+        self.store.policy()
     }
 
     /// Every cached block that the policy has in its order, the next to be evicted first.
     pub fn eviction_order(&self) -> Vec<BlockId> {
-        self.store.policy.order(self.store.view())
+        self.store.policy().order(self.store.view())
     }
 
     /// The counters.
     pub fn stats(&self) -> Stats {
-        self.store.stats
+        *self.store.stats()
     }
 
     /// Blocks that were taken from the pool and are free again: it follows from those that are not.
     pub fn freed(&self) -> u64 {
-        let taken = self.store.stats.allocated + self.store.stats.lent;
-        let out = self.store.pool.usable() - self.store.pool.free();
+        let taken = self.store.stats().allocated + self.store.stats().lent;
+        let out = self.pool().usable() - self.pool().free();
         taken - u64::from(out)
     }
 
     /// The logical clock: one tick an operation that changed something.
     pub fn now(&self) -> u64 {
-        self.store.now
+        self.store.now()
     }
 
     /// How many sequences are live.
     pub fn num_running(&self) -> usize {
-        self.sequences.len() - self.orphans.len()
+        self.sequences.len() - self.transfers.orphans().len()
     }
 
     /// Their handles.
     pub fn running(&self) -> Vec<SeqId> {
-        self.sequences.iter().map(|(seq, _)| seq).filter(|&seq| !self.orphans.has(seq)).collect()
+        self.sequences
+            .iter()
+            .map(|(seq, _)| seq)
+            .filter(|&seq| !self.transfers.orphans().has(seq))
+            .collect()
     }
 
     /// A live sequence.
@@ -237,11 +225,7 @@ impl Manager {
 
     /// Closes the plan of copies gathered since the last call.
     pub fn take_plan(&mut self) -> Option<CopyPlan> {
-        let plan = self.tickets.take_plan();
-        if let Some(plan) = &plan {
-            self.store.note_two(Kind::Plan, 0, plan.ticket, plan.copies.len() as u64);
-        }
-        plan
+        self.transfers.take_plan(&mut self.store)
     }
 
     fn block_size(&self) -> u32 {
@@ -251,11 +235,11 @@ impl Manager {
     /// Whether anything goes by keys; otherwise none is hashed.
     #[inline]
     pub fn wants_keys(&self) -> bool {
-        self.store.index.takes_keys()
-            || self.store.log.is_on()
+        self.store.index().takes_keys()
+            || self.store.is_logging()
             || self.admits_by_key()
             || self.answers.is_some()
-            || self.store.policy.wants_keys()
+            || self.store.policy().wants_keys()
     }
 
     fn blocks_for(&self, tokens: u32) -> u32 {
@@ -274,7 +258,7 @@ impl Manager {
 
     /// The same without counting.
     fn room_for(&self, needed: u32, acquired: u32) -> Result<()> {
-        if self.asleep {
+        if self.capacity.is_asleep() {
             return Err(Error::Asleep);
         }
         self.store.check_room(needed, acquired)

@@ -34,10 +34,9 @@ impl Manager {
             if request.full_sequence_must_fit { known.max(request.max_seq_len) } else { known };
         let blocks = self.layout.blocks(longest, request.encoder_tokens);
         let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
-        let held =
-            hits.iter().chain([&tail.blocks]).map(|blocks| self.store.pool.count_cached(blocks));
+        let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool().count_cached(blocks));
         let needed = needed + held.sum::<usize>() as u64;
-        let spare = u64::from(self.store.pool.available()).checked_sub(needed);
+        let spare = u64::from(self.pool().available()).checked_sub(needed);
         let spare = spare.map(|blocks| blocks as u32);
         spare.is_some_and(|spare| self.kept_for_growth(hits, spare) <= spare)
     }
@@ -90,10 +89,10 @@ impl Manager {
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let acquired = hits.iter().map(|h| self.store.pool.count_cached(h)).sum::<usize>();
-        let acquired = (acquired + self.store.pool.count_cached(tail)) as u32;
-        let room = self.store.pool.available() - acquired;
-        let usable = u64::from(self.store.pool.usable());
+        let acquired = hits.iter().map(|h| self.pool().count_cached(h)).sum::<usize>();
+        let acquired = (acquired + self.pool().count_cached(tail)) as u32;
+        let room = self.pool().available() - acquired;
+        let usable = u64::from(self.pool().usable());
         if request.partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
             // The other input comes in whole; a full length that is told is a promise for this one, too.
@@ -130,7 +129,7 @@ impl Manager {
                 pace: self.pace_of(known, request.chunk),
                 tables: hits,
             };
-            self.still_lacks(&way, count, |_, _, block| self.store.pool.refs(block) > 0)
+            self.still_lacks(&way, count, |_, _, block| self.pool().refs(block) > 0)
         };
         let whole = request.full_sequence_must_fit;
         let mut at_least = if whole { needed.max(lacks(Count::Above)) } else { needed };
@@ -143,7 +142,7 @@ impl Manager {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
                 total: usable,
-                coming: u64::from(self.store.pool.coming()),
+                coming: u64::from(self.pool().coming()),
             });
         }
         self.room_for(needed, acquired)?;
@@ -170,7 +169,7 @@ impl Manager {
             return self.layout.blocks(longest, encoder);
         }
         let pace = Pace { grain: 1, ..self.pace_of(known, request.chunk) };
-        self.layout.least(longest, encoder, pace, u64::from(self.store.pool.usable()))
+        self.layout.least(longest, encoder, pace, u64::from(self.pool().usable()))
     }
 
     /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
@@ -180,7 +179,7 @@ impl Manager {
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
         }
-        let usable = u64::from(self.store.pool.usable());
+        let usable = u64::from(self.pool().usable());
         let least = |pace| self.layout.least(longest, encoder, pace, usable);
         let until = known.min(request.until);
         let mut pace = self.pace_of(known, request.chunk);
@@ -216,7 +215,7 @@ impl Manager {
             ..Request::default()
         };
         let tried = |chunk| Attempt { chunk, ..Attempt::from(&request) };
-        let (known, usable) = (sequence.filled(), u64::from(self.store.pool.usable()));
+        let (known, usable) = (sequence.filled(), u64::from(self.pool().usable()));
         let fits = |chunk: u32| self.needs_alone(&tried(chunk), known) <= usable;
         if !self.layout.gives_up() || fits(sequence.chunk) {
             return sequence.chunk;

@@ -11,12 +11,12 @@ impl Manager {
     /// The events since the last call, in order; the token ids and requests logged with them are
     /// dropped (see [`Manager::take_log`]).
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.store.log.take().events
+        self.store.take_log().events
     }
 
     /// The log since the last call.
     pub fn take_log(&mut self) -> LogBatch {
-        self.store.log.take()
+        self.store.take_log()
     }
 
     pub(super) fn note_allocation(
@@ -26,18 +26,18 @@ impl Manager {
         known: u32,
         found: u32,
     ) {
-        if self.store.log.is_on() {
+        if self.store.is_logging() {
             let cached = u64::from(found * self.block_size());
             let kind = if request.resumed { Kind::Resume } else { Kind::Admit };
             self.store.note_two(kind, seq, u64::from(known), cached);
-            self.store.log.asked(seq, request.to_request());
+            self.store.note_request(seq, request.to_request());
         }
     }
 
     /// Block `i` of `sequence` became findable.
     #[inline]
     pub(super) fn note_store(&mut self, seq: SeqId, sequence: &Sequence, group: usize, i: usize) {
-        if self.store.log.is_on() {
+        if self.store.is_logging() {
             self.log_store(seq, sequence, group, i);
         }
     }
@@ -55,15 +55,13 @@ impl Manager {
             group: group as u8,
             block,
             seq,
-            key: self.store.pool.key(block),
+            key: self.pool().key(block),
             parent,
-            value: u64::from(self.store.pool.parent(block)),
+            value: u64::from(self.pool().parent(block)),
             other: i as u64,
-            ..Event::new(self.store.now, Kind::Store)
+            ..Event::new(self.store.now(), Kind::Store)
         };
-        self.store
-            .log
-            .push_with(event, sequence.tokens.get(i * size..(i + 1) * size).unwrap_or(&[]));
+        self.store.push_with(event, sequence.tokens.get(i * size..(i + 1) * size).unwrap_or(&[]));
     }
 
     /// Counts a refusal for want of blocks; other errors are none.
@@ -73,7 +71,7 @@ impl Manager {
             Error::NeverFits { needed, total } => (needed, total),
             _ => return,
         };
-        self.store.stats.refused += 1;
+        self.store.stats_mut().refused += 1;
         self.store.note_two(Kind::Refuse, 0, needed, available);
     }
 }

@@ -1,45 +1,9 @@
 //! Loads that outlive their sequence: what they bring is cached, if it is good.
 
-use hashbrown::{HashMap, HashSet};
-
 use super::Manager;
 use crate::error::Result;
 use crate::events::Kind;
 use crate::sequence::SeqId;
-
-/// Loads whose sequence has ended, each with the stand-in that keeps their place.
-#[derive(Debug, Default)]
-pub(super) struct Orphans {
-    by_ticket: HashMap<u64, SeqId>,
-    stand_ins: HashSet<SeqId>,
-}
-
-impl Orphans {
-    fn add(&mut self, ticket: u64, orphan: SeqId) {
-        self.by_ticket.insert(ticket, orphan);
-        self.stand_ins.insert(orphan);
-    }
-
-    fn take(&mut self, ticket: u64) -> Option<SeqId> {
-        let orphan = self.by_ticket.remove(&ticket)?;
-        self.stand_ins.remove(&orphan);
-        Some(orphan)
-    }
-
-    /// The stand-in of a load.
-    pub(super) fn get(&self, ticket: u64) -> Option<&SeqId> {
-        self.by_ticket.get(&ticket)
-    }
-
-    /// Whether a sequence is a stand-in.
-    pub(super) fn has(&self, seq: SeqId) -> bool {
-        self.stand_ins.contains(&seq)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.stand_ins.len()
-    }
-}
 
 impl Manager {
     /// If a load for `seq`, which ends, is still under way, a stand-in keeps its place in the prefix
@@ -49,17 +13,17 @@ impl Manager {
         let orphan = self.share_all(seq)?;
         self.rewind(orphan, tokens)?;
         self.store.note_two(Kind::StandIn, orphan, seq, u64::from(tokens));
-        self.orphans.add(ticket, orphan);
+        self.transfers.add_orphan(ticket, orphan);
         Ok(())
     }
 
     /// The load of a sequence that outlasts it, and the tokens at its front that stay for it.
     pub(super) fn stays_for_load(&self, seq: SeqId) -> Result<Option<(u64, u32)>> {
         let sequence = self.sequences.get(seq)?;
-        if sequence.private || !self.tickets.has_loads() {
+        if sequence.private || !self.transfers.tickets().has_loads() {
             return Ok(None);
         }
-        let Some(load) = self.tickets.load_for(seq) else { return Ok(None) };
+        let Some(load) = self.transfers.tickets().load_for(seq) else { return Ok(None) };
         let end = (load.start + load.blocks) * self.block_size();
         let good = self.whole_units(end.min(sequence.len));
         // Where a window moved on meanwhile, nothing could be found that far.
@@ -69,7 +33,7 @@ impl Manager {
 
     /// A ticket is settled: the stand-in of its sequence ends.
     pub(super) fn end_orphans(&mut self, ticket: u64) -> Result<()> {
-        match self.orphans.take(ticket) {
+        match self.transfers.take_orphan(ticket) {
             Some(orphan) => self.release(orphan),
             None => Ok(()),
         }

@@ -20,11 +20,10 @@ impl Manager {
             let mut found = &found[..];
             if start.rows > start.good {
                 let (good, computing) = found.split_at(start.good as usize);
+                self.store.hold(seq, computing);
                 for &block in computing {
-                    self.store.pool.share(block);
-                    self.tickets.share(block, seq);
+                    self.transfers.share(block, seq);
                 }
-                self.store.note_blocks(Kind::Hold, seq, computing.iter(), 0);
                 found = good;
             }
             self.own(seq, group, found, access);

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::Manager;
 use crate::groups::GroupKind;
-use crate::index::Index;
 use crate::pool::NIL;
 use crate::sequence::Sequence;
 
@@ -22,13 +21,12 @@ impl Manager {
         let reach = &self.layout.groups()[group];
         let own_keys = group == 0 && reach.units == 1 && reach.kind == GroupKind::Full;
         if !own_keys
-            || self.store.gate.is_some()
+            || self.store.gate().is_some()
             || self.options.remap_duplicates
-            || self.store.log.is_on()
+            || self.store.is_logging()
         {
             return none;
         }
-        let Index::Hash(index) = &mut self.store.index else { return none };
         let table = &sequence.tables[group];
         let (Some(blocks), Some(keys)) =
             (table.get(range.clone()), sequence.keys.get(range.clone()))
@@ -36,9 +34,7 @@ impl Manager {
             return none;
         };
         let parent = range.start.checked_sub(1).map_or(NIL, |before| table[before]);
-        let named = self.store.pool.name_chain(blocks, keys);
-        let stored = index.store_plain(&self.store.pool, &blocks[..named], keys);
-        self.store.pool.publish_chain(&blocks[..stored], parent, range.start as u32);
+        let stored = self.store.publish_plain(blocks, keys, (parent, range.start as u32));
         range.start..range.start + stored
     }
 }

@@ -75,7 +75,7 @@ impl Manager {
         seqs.iter().try_for_each(|&seq| self.sequences.get(seq).map(drop))?;
         for &seq in seqs {
             self.store.tick();
-            let tick = self.store.now;
+            let tick = self.store.now();
             let sequence = self.sequences.get_mut(seq)?;
             sequence.used = tick;
             sequence.heat = Heat { value: sequence.heat.now(tick) + TOUCH, at: tick };
@@ -116,7 +116,7 @@ impl Manager {
         rule: PreemptionOrder,
         usage: f64,
     ) -> Result<Vec<PreemptionCandidate>> {
-        let usable = self.store.pool.usable();
+        let usable = self.pool().usable();
         let most = (usage * f64::from(usable)).floor() as u32;
         let over = self.in_use().saturating_sub(most);
         let ranked = self.ranked(seqs, rule)?;
@@ -148,7 +148,7 @@ impl Manager {
         mut left: Vec<PreemptionCandidate>,
         mut over: u32,
     ) -> Result<Vec<PreemptionCandidate>> {
-        if self.tickets.has_loads() {
+        if self.transfers.tickets().has_loads() {
             return self.most_freed_by_trial(left, over);
         }
         // For each block, how many candidates in `left` hold it, and the XOR of their places: with
@@ -173,7 +173,7 @@ impl Manager {
                 *lost += 1;
                 let (count, places) = sharers.entry(block).or_default();
                 (*count, *places) = (*count - 1, *places ^ at);
-                if *count == 1 && self.store.pool.stays(block) == *lost + 1 {
+                if *count == 1 && self.pool().stays(block) == *lost + 1 {
                     left[*places].frees += 1;
                     queue.changed(*places, &left);
                 }
@@ -214,7 +214,7 @@ impl Manager {
             taken.push(candidate);
             let mut affected = HashSet::new();
             for block in ended.touched().collect::<HashSet<_>>() {
-                let owners = self.store.pool.stays(block) - ended.lost(block);
+                let owners = self.pool().stays(block) - ended.lost(block);
                 let takers = takers.get(&block).into_iter().flatten();
                 affected.extend(takers.take_while(|taker| taker.0 >= owners).map(|taker| taker.1));
             }
@@ -256,7 +256,9 @@ impl Manager {
             PreemptionOrder::LowestPriority => (sequence.meta.priority.into(), last, 0),
             PreemptionOrder::LongestFirst => (-i64::from(sequence.len), last, 0),
             PreemptionOrder::LeastRecent => (0, sequence.used, sequence.allocated),
-            PreemptionOrder::LeastFrequent => (0, sequence.heat.now(self.store.now), sequence.used),
+            PreemptionOrder::LeastFrequent => {
+                (0, sequence.heat.now(self.store.now()), sequence.used)
+            }
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Room: how scarce it is, and a pool that grows, shrinks or sleeps.
 
-use std::collections::HashSet;
-
 use super::Manager;
 use crate::error::{Error, Result};
 use crate::events::Kind;
+use crate::options::Watermarks;
 use crate::pool::{BlockId, State};
 
 /// How scarce room is.
@@ -19,32 +18,27 @@ pub enum Pressure {
     Critical,
 }
 
-impl Manager {
-    /// Blocks that are referenced, without those that make room once a fence has passed.
-    pub(super) fn in_use(&self) -> u32 {
-        self.store.pool.usable() - self.store.pool.available() - self.store.pool.coming()
+/// How much of the pool was in use when it was last watched.
+#[derive(Debug, Default)]
+pub(super) struct Capacity {
+    pressure: Pressure,
+    peak: u32,
+    asleep: bool,
+}
+
+impl Capacity {
+    /// The level when it was last watched.
+    pub(super) fn pressure(&self) -> Pressure {
+        self.pressure
     }
 
-    /// The share of usable blocks that are referenced, without those that make room once a fence has
-    /// passed.
-    pub fn usage(&self) -> f64 {
-        f64::from(self.in_use()) / f64::from(self.store.pool.usable())
+    /// Whether nothing is allocated until `wake`.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep
     }
 
-    /// The most blocks that were in use at the end of a call that was watched.
-    pub fn peak(&self) -> u32 {
-        self.peak
-    }
-
-    /// Counts the peak anew, from what is in use now; the peak until then.
-    pub fn reset_peak(&mut self) -> u32 {
-        let now = self.in_use();
-        std::mem::replace(&mut self.peak, now)
-    }
-
-    /// The pressure level now; asking does not move it.
-    pub fn pressure(&self) -> Pressure {
-        let (usage, marks) = (self.usage(), self.options.watermarks);
+    /// The level now that `usage` is the share of blocks in use.
+    fn pressure_at(&self, usage: f64, marks: Watermarks) -> Pressure {
         match self.pressure {
             _ if usage >= marks.critical => Pressure::Critical,
             Pressure::Critical if usage >= marks.high => Pressure::Critical,
@@ -53,18 +47,48 @@ impl Manager {
             _ => Pressure::Normal,
         }
     }
+}
+
+impl Manager {
+    /// Blocks that are referenced, without those that make room once a fence has passed.
+    pub(super) fn in_use(&self) -> u32 {
+        self.pool().usable() - self.pool().available() - self.pool().coming()
+    }
+
+    /// The share of usable blocks that are referenced, without those that make room once a fence has
+    /// passed.
+    pub fn usage(&self) -> f64 {
+        f64::from(self.in_use()) / f64::from(self.pool().usable())
+    }
+
+    /// The most blocks that were in use at the end of a call that was watched.
+    pub fn peak(&self) -> u32 {
+        self.capacity.peak
+    }
+
+    /// Counts the peak anew, from what is in use now; the peak until then.
+    pub fn reset_peak(&mut self) -> u32 {
+        let now = self.in_use();
+        std::mem::replace(&mut self.capacity.peak, now)
+    }
+
+    /// The pressure level now; asking does not move it.
+    pub fn pressure(&self) -> Pressure {
+        self.capacity.pressure_at(self.usage(), self.options.watermarks)
+    }
 
     /// Moves the pressure level, with hysteresis, to match the share of blocks in use. The caller
     /// does so after each call that may change that share. Returns the level before and after, if
     /// they differ.
     pub fn watch(&mut self) -> Option<(Pressure, Pressure)> {
-        let before = self.pressure;
-        self.peak = self.peak.max(self.in_use());
-        self.pressure = self.pressure();
-        if self.pressure != before {
-            self.store.note(Kind::Pressure, 0, self.pressure as u64);
+        let (before, now) = (self.capacity.pressure, self.pressure());
+        self.capacity.peak = self.capacity.peak.max(self.in_use());
+        self.capacity.pressure = now;
+        if now == before {
+            return None;
         }
-        (self.pressure != before).then_some((before, self.pressure))
+        self.store.note(Kind::Pressure, 0, now as u64);
+        Some((before, now))
     }
 
     /// Evicts cached blocks, in the policy's order, until `free` blocks are free or none is cached.
@@ -73,13 +97,11 @@ impl Manager {
     /// # Errors
     /// [`Error::NeedVictims`].
     pub fn evict_until(&mut self, free: u32) -> Result<u32> {
-        let short = free.saturating_sub(self.store.pool.free()).min(self.store.pool.cached());
+        let short = free.saturating_sub(self.pool().free()).min(self.pool().cached());
         if short == 0 {
             return Ok(0);
         }
-        if !self.store.policy.ready(short as usize) {
-            return Err(Error::NeedVictims { n: short });
-        }
+        self.store.check_room(self.pool().free() + short, 0)?;
         self.store.tick();
         self.store.note(Kind::Collect, 0, u64::from(free));
         for _ in 0..short {
@@ -97,12 +119,11 @@ impl Manager {
     pub fn resize(&mut self, blocks: u32) -> Result<()> {
         let options = crate::Options { blocks, ..self.options.clone() };
         options.validate()?;
-        let owned = |&b: &BlockId| !matches!(self.store.pool.state(b), State::Free | State::Cached);
-        let in_use = || (blocks..self.store.pool.created()).filter(owned);
+        let owned = |&b: &BlockId| !matches!(self.pool().state(b), State::Free | State::Cached);
+        let in_use = || (blocks..self.pool().created()).filter(owned);
         if let Some(first) = in_use().next() {
-            let coming = |&b: &BlockId| {
-                self.store.pool.state(b) != State::Null && self.store.pool.stays(b) == 0
-            };
+            let coming =
+                |&b: &BlockId| self.pool().state(b) != State::Null && self.pool().stays(b) == 0;
             return Err(Error::InUse {
                 blocks: in_use().count() as u64,
                 from: u64::from(blocks),
@@ -110,35 +131,9 @@ impl Manager {
                 coming: in_use().filter(coming).count() as u64,
             });
         }
-        self.store.policy.size(blocks, options.block_size).map_err(Error::PolicyRefused)?;
-        self.store.tick();
-        self.store.note(Kind::Resize, 0, u64::from(blocks));
-        for block in self.doomed_by(blocks) {
-            self.store.invalidate(block);
-        }
-        self.store.pool.resize(blocks);
+        self.store.resize(blocks, options.block_size)?;
         self.options = options;
         Ok(())
-    }
-
-    /// Cached blocks with ids from `end` on, and all that follow such a block, the deepest first.
-    fn doomed_by(&self, end: u32) -> Vec<BlockId> {
-        if end >= self.store.pool.created() {
-            return Vec::new();
-        }
-        let mut cached: Vec<BlockId> = (0..self.store.pool.created())
-            .filter(|&b| self.store.pool.state(b) == State::Cached)
-            .collect();
-        cached.sort_by_key(|&b| (self.store.pool.depth(b), b));
-        let mut doomed = HashSet::new();
-        for &block in &cached {
-            if block >= end || doomed.contains(&self.store.pool.parent(block)) {
-                doomed.insert(block);
-            }
-        }
-        cached.retain(|b| doomed.contains(b));
-        cached.reverse();
-        cached
     }
 
     /// Forgets all that is cached and allocates nothing until `wake`; for engines that give their GPU
@@ -147,14 +142,14 @@ impl Manager {
     /// # Errors
     /// [`Error::Invalid`] while sequences run, loans are out or copies are under way.
     pub fn sleep(&mut self) -> Result<()> {
-        let busy = self.store.pool.referenced() - u32::from(self.options.null_block);
+        let busy = self.pool().referenced() - u32::from(self.options.null_block);
         let live = self.sequences.len();
         if busy > 0 || live > 0 {
             return Err(Error::Invalid {
                 what: "sleep",
                 value: format!(
                     "{live} sequences, {busy} blocks in use{}",
-                    crate::error::on_their_way(self.store.pool.coming().into())
+                    crate::error::on_their_way(self.pool().coming().into())
                 ),
                 limit: "sequences, pins, loans and tickets must have ended, and fences passed"
                     .into(),
@@ -162,13 +157,13 @@ impl Manager {
         }
         self.store.note(Kind::Sleep, 0, 0);
         self.reset_prefix_cache();
-        self.asleep = true;
+        self.capacity.asleep = true;
         Ok(())
     }
 
     /// Ends `sleep`.
     pub fn wake(&mut self) {
-        self.asleep = false;
+        self.capacity.asleep = false;
         self.store.note(Kind::Wake, 0, 0);
     }
 

@@ -92,7 +92,7 @@ impl Manager {
                     hits.get(group).and_then(|hits| hits.get(at)) == Some(&block)
                 };
                 self.still_lacks(&self.way_of(s), count, |group, at, block| {
-                    self.store.pool.refs(block) > 1 || found(group, at, block)
+                    self.pool().refs(block) > 1 || found(group, at, block)
                 })
             };
             let whole = self.promised.most.keys().filter_map(|&seq| self.sequences.get(seq).ok());
@@ -112,7 +112,7 @@ impl Manager {
         let mut count = 0;
         for (seq, s) in whole {
             count += 1;
-            let shared = |_: usize, _: usize, block| self.store.pool.refs(block) > 1;
+            let shared = |_: usize, _: usize, block| self.pool().refs(block) > 1;
             let lacks = self.still_lacks(&self.way_of(s), Count::Exact, shared);
             let kept = most.get(&seq).copied();
             if kept.is_none_or(|kept| kept < lacks || (kept > lacks && !self.layout.gives_up())) {

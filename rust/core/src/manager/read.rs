@@ -28,18 +28,17 @@ impl Manager {
         let sequence = self.sequences.get(seq)?;
         let mut readable = sequence.committed;
         if sequence.joined > 0
-            && let Some((load, pages)) = self.tickets.load(sequence.joined)
+            && let Some((load, pages)) = self.transfers.tickets().load(sequence.joined)
             && let Some(page) = pages.first()
             && sequence.tables[0].get(load.start as usize) == Some(&page.dst)
         {
             readable = readable.min(load.start * self.block_size());
         }
         // A fork knows of what its source was brought, too.
-        if sequence.brought > 0 && self.tickets.has_loads() {
-            let loads = sequence
-                .tables
-                .iter()
-                .filter_map(|table| table.iter().find_map(|&page| self.tickets.loading(page)));
+        if sequence.brought > 0 && self.transfers.tickets().has_loads() {
+            let loads = sequence.tables.iter().filter_map(|table| {
+                table.iter().find_map(|&page| self.transfers.tickets().loading(page))
+            });
             let start = loads.map(|load| load.start).min();
             readable = readable.min(start.map_or(u32::MAX, |start| start * self.block_size()));
         }
@@ -76,8 +75,8 @@ impl Manager {
     /// key under which lower tiers keep it. Empty where that is not known: the block is not
     /// findable, it has no such prefix, or the index has no keys.
     pub fn prefix_of(&self, block: BlockId) -> Vec<(BlockId, Key)> {
-        let pool = &self.store.pool;
-        if block >= pool.created() || !pool.is_findable(block) || !self.store.index.takes_keys() {
+        let pool = self.pool();
+        if block >= pool.created() || !pool.is_findable(block) || !self.store.index().takes_keys() {
             return Vec::new();
         }
         let up = |&block: &BlockId| Some(pool.parent(block)).filter(|&parent| parent != NIL);
@@ -130,8 +129,7 @@ impl Manager {
     /// # Errors
     /// Unknown handles.
     pub fn unhashed_blocks(&self, seq: SeqId) -> Result<Vec<Vec<BlockId>>> {
-        let unkeyed =
-            |&block: &BlockId| block != NIL && self.store.pool.state(block) == State::Pending;
+        let unkeyed = |&block: &BlockId| block != NIL && self.pool().state(block) == State::Pending;
         let tables = &self.sequences.get(seq)?.tables;
         Ok(tables.iter().map(|table| table.iter().copied().filter(unkeyed).collect()).collect())
     }

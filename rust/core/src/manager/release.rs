@@ -53,13 +53,11 @@ impl Manager {
         self.publish_tail(seq)?;
         self.leave_orphan(seq)?;
         self.leave_joiners(seq, 0)?;
-        self.end_computing(seq);
+        self.transfers.end_computing(seq);
         self.cut_tables(seq, None)?;
         self.leave_computation(seq)?;
         self.remapped.retain(|entry| entry.seq != seq);
-        if self.options.sessions {
-            self.end_in_session(session);
-        }
+        self.end_in_session(session);
         self.store.note(Kind::Finish, seq, u64::from(len));
         Ok(())
     }
@@ -92,7 +90,7 @@ impl Manager {
     ) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         // The common case: no block was given up, and no load writes there.
-        if len <= sequence.len && !self.layout.gives_up() && !self.tickets.has_loads() {
+        if len <= sequence.len && !self.layout.gives_up() && !self.transfers.tickets().has_loads() {
             return Ok(());
         }
         let (has, least) = (sequence.len, self.least_cut(seq)?);
@@ -104,8 +102,10 @@ impl Manager {
             .filter_map(|(reach, tail, table)| Some((reach, tail, *table.get(tail)?)));
         // What a load brings is the state at the end of its block, also if it has just come.
         let loading = |reach: &GroupReach, page| match reach.kind {
-            GroupKind::State => self.tickets.is_loading(page, sequence.joined, &|_| false),
-            _ => self.tickets.is_loading(page, sequence.joined, settled),
+            GroupKind::State => {
+                self.transfers.tickets().is_loading(page, sequence.joined, &|_| false)
+            }
+            _ => self.transfers.tickets().is_loading(page, sequence.joined, settled),
         };
         let limit = match len {
             _ if len > has => format!("the sequence has {has} tokens"),
@@ -184,11 +184,7 @@ impl Manager {
             if self.notes_uses() {
                 self.retain(seq, group, keep, &table[keep..], true)?;
             }
-            if self.fences.is_up() {
-                self.put_behind(&table, keep);
-            } else {
-                self.store.drop_table(seq, &table[keep..]);
-            }
+            self.transfers.drop_table(&mut self.store, seq, &table, keep);
             table.truncate(keep);
             self.sequences.get_mut(seq)?.tables[group] = table;
         }
@@ -201,18 +197,10 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn done(&mut self, ticket: u64) -> Result<()> {
-        if let Some((load, _)) = self.tickets.load(ticket) {
+        if let Some((load, _)) = self.transfers.tickets().load(ticket) {
             return self.loaded(ticket, load.blocks).map(drop);
         }
-        if !self.tickets.is_outstanding(ticket) {
-            return Err(Error::UnknownTicket(ticket));
-        }
-        let mut plan = self.tickets.settle(ticket)?;
-        self.store.tick();
-        self.store.note(Kind::Done, 0, ticket);
-        self.tickets.hand_over(&mut plan);
-        self.store.drop_owners(0, &plan.owned());
-        Ok(())
+        self.transfers.done(&mut self.store, ticket)
     }
 
     /// A plan's copies failed: what they would have filled is cut from its sequences, which go on
@@ -222,9 +210,7 @@ impl Manager {
     /// # Errors
     /// [`Error::UnknownTicket`].
     pub fn failed(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
-        if !self.tickets.is_outstanding(ticket) {
-            return Err(Error::UnknownTicket(ticket));
-        }
+        self.transfers.check(ticket)?;
         let cut = self.lose(ticket)?;
         self.end_orphans(ticket)?;
         Ok(cut)
@@ -232,39 +218,36 @@ impl Manager {
 
     /// What `failed` does to pages and sequences.
     pub(super) fn lose(&mut self, ticket: u64) -> Result<Vec<SeqId>> {
-        let loads = u64::from(self.tickets.load(ticket).is_some());
-        let plan = self.tickets.settle(ticket)?;
+        let loads = u64::from(self.transfers.tickets().load(ticket).is_some());
+        let plan = self.transfers.settle(ticket)?;
         self.store.tick();
-        self.store.stats.loads += loads;
+        self.store.stats_mut().loads += loads;
         self.store.note_two(Kind::Fail, 0, ticket, plan.copies.len() as u64);
         let mut cut = Vec::new();
-        self.store.stats.failed_copies += plan.copies.len() as u64;
+        self.store.stats_mut().failed_copies += plan.copies.len() as u64;
         let mut ends: HashMap<BlockId, u32> = HashMap::new();
         for page in plan.copies.iter().flat_map(|c| [c.src, c.dst]) {
             *ends.entry(page).or_default() += 1;
         }
-        for (page, group, seq) in self.tickets.spoiled(&plan) {
-            let seq = self.orphans.get(ticket).copied().unwrap_or(seq);
-            let copies = ends.get(&page).copied().unwrap_or(0) + self.tickets.holds(page);
+        for (page, group, seq) in self.transfers.tickets().spoiled(&plan) {
+            let seq = self.transfers.orphans().get(ticket).unwrap_or(seq);
+            let copies =
+                ends.get(&page).copied().unwrap_or(0) + self.transfers.tickets().holds(page);
             let first = plan.sharers.partition_point(|&(shared, _)| shared < page);
             let settled = plan.sharers[first..].iter().take_while(|&&(shared, _)| shared == page);
             let mut sharers: Vec<SeqId> = settled.map(|&(_, seq)| seq).collect();
-            sharers.extend(self.tickets.sharers(page));
+            sharers.extend(self.transfers.tickets().sharers(page));
             for (seq, at) in self.holders(page, group, seq, copies, sharers) {
                 let good = at as u32 * self.layout.groups()[group as usize].span;
                 let good = self.last_good(seq, good)?;
                 self.rewind(seq, good)?;
                 self.store.note(Kind::Rewind, seq, u64::from(good));
-                if !self.orphans.has(seq) {
+                if !self.transfers.orphans().has(seq) {
                     cut.push(seq);
                 }
             }
         }
-        if self.fences.is_up() {
-            self.put_behind(&plan.owned(), 0);
-        } else {
-            self.store.drop_owners(0, &plan.owned());
-        }
+        self.transfers.drop_owners(&mut self.store, 0, &plan.owned());
         cut.sort_unstable();
         cut.dedup();
         Ok(cut)
@@ -282,7 +265,7 @@ impl Manager {
     ) -> Vec<(SeqId, usize)> {
         let place = |s: &Sequence| s.tables[group as usize].iter().position(|&b| b == page);
         let own = self.sequences.get(seq).ok().and_then(place).map(|at| (seq, at));
-        match (self.store.pool.refs(page).saturating_sub(copies), own) {
+        match (self.pool().refs(page).saturating_sub(copies), own) {
             (0, _) => Vec::new(),
             (1, Some(own)) => vec![own],
             _ => {

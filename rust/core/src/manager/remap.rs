@@ -31,42 +31,30 @@ impl Manager {
         group: usize,
         i: usize,
     ) -> bool {
-        let wanted = PrefixQuery {
-            keys: &sequence.keys,
-            tokens: &sequence.tokens,
-            root: sequence.root,
-            mm_items: &sequence.mm_items,
-            limit: 0,
-        };
+        let wanted = PrefixQuery::of(sequence);
         let KeyMatch::Block(twin) = self.find(wanted, group, i) else { return false };
         // Another owner of the block also owns the blocks that follow it, and would own those
         // without the twin.
-        if self.store.pool.refs(sequence.tables[group][i]) > 1 {
+        if self.pool().refs(sequence.tables[group][i]) > 1 {
             return false;
         }
         let ordered = self.layout.groups()[group].kind.is_ordered() && i > 0;
         let parent = if ordered { sequence.tables[group][i - 1] } else { NIL };
-        if self.store.pool.parent(twin) != parent {
+        if self.pool().parent(twin) != parent {
             return false;
         }
         let unit = i * self.layout.groups()[group].units as usize;
         let next_use = [sequence.next_use.get(unit).copied().unwrap_or(NEVER)];
         let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
         self.store.hit(&[twin], access);
-        self.store.origins.used(&[twin], sequence.meta.session);
+        self.store.used(&[twin], sequence.meta.session);
         self.store.acquire(twin);
         self.store.note_block(Kind::Hit, seq, twin, 0);
         let own = sequence.tables[group].replace(i, twin);
-        if self.fences.is_up() {
-            self.put_behind(&[own], 0);
-        } else {
-            self.store.drop_owners(seq, &[own]);
-        }
-        if self.store.log.is_on() {
-            self.store.log_block(Kind::Remap, seq, twin, u64::from(own), i as u64);
-        }
-        self.store.stats.duplicates += 1;
-        self.store.stats.remapped += 1;
+        self.transfers.drop_owners(&mut self.store, seq, &[own]);
+        self.store.note_block_two(Kind::Remap, seq, twin, (u64::from(own), i as u64));
+        self.store.stats_mut().duplicates += 1;
+        self.store.stats_mut().remapped += 1;
         self.remapped.push(Remap { seq, group: group as u8, place: i as u32, block: twin });
         true
     }

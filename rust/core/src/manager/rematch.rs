@@ -52,25 +52,25 @@ impl Manager {
     /// As [`Manager::rematch`].
     pub fn rematch_behind(&mut self, seq: SeqId, fence: u64) -> Result<u32> {
         self.sequences.get(seq)?;
-        self.fences.put_up(Some(fence));
+        self.transfers.fence_up(Some(fence));
         let outcome = self.rematch(seq);
-        self.fences.take_down();
+        self.transfers.fence_down();
         outcome
     }
 
     /// Whether something that `seq` has is filled by others, or others wait for what it fills.
     fn waits_for_others(&self, seq: SeqId) -> Result<bool> {
         let sequence = self.sequences.get(seq)?;
-        if !self.tickets.has_loads() {
+        if !self.transfers.tickets().has_loads() {
             return Ok(false);
         }
-        let joined = self.tickets.load(sequence.joined).is_some_and(|(load, pages)| {
+        let joined = self.transfers.tickets().load(sequence.joined).is_some_and(|(load, pages)| {
             let first = sequence.tables[0].get(load.start as usize);
             pages.first().is_some_and(|page| first == Some(&page.dst))
         });
-        let brought = |&page: &BlockId| self.tickets.loading(page).is_some();
+        let brought = |&page: &BlockId| self.transfers.tickets().loading(page).is_some();
         let loads = || sequence.tables.iter().flatten().any(brought);
-        Ok(joined || !self.tickets.joined_with(seq).is_empty() || loads())
+        Ok(joined || !self.transfers.tickets().joined_with(seq).is_empty() || loads())
     }
 
     /// Fills `hits` with what is found of a sequence's prompt now; units of it.
@@ -80,7 +80,7 @@ impl Manager {
         let sequence = self.sequences.get(seq)?;
         let filled = sequence.filled();
         let tokens = &sequence.tokens[..sequence.tokens.len().min(filled as usize)];
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             keys.extend_from_slice(&sequence.keys);
             self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut keys);
         }
@@ -105,7 +105,7 @@ impl Manager {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
             let changes = found.iter().zip(table).any(|(new, had)| new != had);
             // It would follow blocks that its other owner does not have, or that this one gives up.
-            let follows = |block| changes && self.store.pool.parent(block) != NIL;
+            let follows = |block| changes && self.pool().parent(block) != NIL;
             let stays = |&block: &BlockId| self.is_shared_fresh(block) || follows(block);
             if reach.kind != GroupKind::Cross && kept.any(stays) {
                 return false;
@@ -115,21 +115,21 @@ impl Manager {
                 if before == block {
                     continue;
                 }
-                acquired += u32::from(block != NIL && self.store.pool.refs(block) == 0);
-                freed += u32::from(before != NIL && self.store.pool.refs(before) == 1);
+                acquired += u32::from(block != NIL && self.pool().refs(block) == 0);
+                freed += u32::from(before != NIL && self.pool().refs(before) == 1);
             }
         }
-        if self.fences.is_up() {
+        if self.transfers.fences().is_up() {
             freed = 0;
         }
         let more = acquired.saturating_sub(freed);
-        let room = self.store.pool.available() - more;
+        let room = self.pool().available() - more;
         more == 0 || self.kept_for_growth(hits, room) <= room
     }
 
     fn trade(&mut self, seq: SeqId, units: u32, hits: &[Vec<BlockId>]) -> Result<u32> {
         self.store.tick();
-        self.note_fence_up();
+        self.transfers.fences().note_up(&mut self.store);
         let cut = self.is_cut(hits);
         let size = self.options.block_size;
         for (group, found) in hits.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Manager {
         let sequence = self.sequences.get_mut(seq)?;
         let (before, slots) = (sequence.cached, sequence.len);
         let cached = units * size;
-        if self.store.index.takes_keys() {
+        if self.store.index().takes_keys() {
             let Sequence { root, mm_items, tokens, keys, .. } = sequence;
             let found = tokens.get(..cached as usize).unwrap_or(tokens);
             self.hasher.extend(*root, mm_items, found, keys);
@@ -156,7 +156,7 @@ impl Manager {
         if slots < cached {
             self.store.note(Kind::Extend, seq, u64::from(cached));
         }
-        self.note_fence_down();
+        self.transfers.fences().note_down(&mut self.store);
         self.note_computing(seq);
         self.note_promised(seq);
         Ok(cached)
@@ -181,16 +181,11 @@ impl Manager {
             table.replace(i, block);
         }
         table.extend_from_slice(&found[within..]);
-        if self.fences.is_up() {
-            self.put_places_behind(&before, &places);
-        } else {
-            let gone: Vec<BlockId> = places.iter().map(|&i| before[i]).collect();
-            self.store.drop_owners(seq, &gone);
-        }
+        self.transfers.drop_places(&mut self.store, seq, &before, &places);
         Ok(())
     }
 
     fn is_shared_fresh(&self, block: BlockId) -> bool {
-        !self.store.pool.is_findable(block) && self.store.pool.refs(block) > 1
+        !self.pool().is_findable(block) && self.pool().refs(block) > 1
     }
 }

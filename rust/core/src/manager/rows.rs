@@ -1,7 +1,6 @@
 //! Table entries for one unit of a sequence, in all of its groups.
 
 use super::Manager;
-use crate::events::Kind;
 use crate::groups::GroupKind;
 use crate::hash::Key;
 use crate::sequence::{BlockTable, SeqId};
@@ -29,10 +28,11 @@ impl Manager {
                 keys.get((row + reach.units) as usize - 1).map(|key| key.for_group(*group))
             })
         };
-        let taken = n.saturating_add(self.store.pool.free()) as usize;
+        let taken = n.saturating_add(self.pool().free()) as usize;
         let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
-        if let Some(outside) = self.store.policy.external() {
-            outside.announce(announced, self.store.now);
+        let now = self.store.now();
+        if let Some(outside) = self.store.external() {
+            outside.announce(announced, now);
         }
     }
 
@@ -70,9 +70,7 @@ impl Manager {
             let Some(block) = self.store.obtain(seq, group, next_use) else {
                 for group in (0..group).filter(is_short) {
                     let block = tables[group].pop().expect("the group got its block just now");
-                    self.store.note_block(Kind::Release, seq, block, 0);
-                    self.store.pool.unshare(block);
-                    self.store.pool.put_back(block);
+                    self.store.give_back(seq, block);
                 }
                 return false;
             };

@@ -4,11 +4,10 @@ use super::{Manager, Pressure};
 use crate::error::Result;
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL, State};
-use crate::reasons::Miss;
 use crate::retention::DEFAULT_PRIORITY;
 use crate::sequence::{Meta, SeqId, Sequence, Tables};
-use crate::stats::Stats;
-use crate::tickets::OutstandingTicket;
+use crate::stats::{Miss, Stats};
+use crate::transfers::OutstandingTicket;
 
 /// The blocks of the pool as columns.
 #[derive(Debug, Default)]
@@ -86,22 +85,22 @@ impl Snapshot {
 impl Manager {
     /// All that the manager holds, copied. O(blocks + table entries).
     pub fn snapshot(&self) -> Snapshot {
-        let pool = &self.store.pool;
+        let pool = self.pool();
         let sequences = self.sequences.iter().map(|(seq, s)| self.copy_sequence(seq, s));
         Snapshot {
-            tick: self.store.now,
-            stats: self.store.stats,
+            tick: self.store.now(),
+            stats: *self.store.stats(),
             freed: self.freed(),
             counts: (pool.free(), pool.cached(), pool.referenced(), pool.capacity()),
             usage: self.usage(),
-            pressure: self.pressure,
-            peak: self.peak,
-            asleep: self.asleep,
+            pressure: self.capacity.pressure(),
+            peak: self.peak(),
+            asleep: self.capacity.is_asleep(),
             blocks: self.copy_blocks(),
             sequences: sequences.collect(),
-            tickets: self.tickets.outstanding(),
-            fences: self.fences.waiting(),
-            passed: self.fences.passed(),
+            tickets: self.transfers.tickets().outstanding(),
+            fences: self.transfers.fences().waiting(),
+            passed: self.transfers.fences().passed(),
             pins: self.locks.held().map(|held| (held.receipt.id, held.path.to_vec())).collect(),
             held: self.held_blocks.held(),
         }
@@ -133,12 +132,12 @@ impl Manager {
             encoder: s.encoder.clone(),
             encoder_tokens: s.encoder_tokens,
             miss: self.prefix_statistics().is_some().then_some(s.miss),
-            stand_in: self.orphans.has(seq),
+            stand_in: self.transfers.orphans().has(seq),
         }
     }
 
     fn copy_blocks(&self) -> SnapshotBlocks {
-        let pool = &self.store.pool;
+        let pool = self.pool();
         let mut blocks = SnapshotBlocks::default();
         for block in 0..pool.capacity() {
             let state = pool.state(block);

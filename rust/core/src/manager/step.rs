@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::policy::Consult;
 use crate::request::Request;
 use crate::sequence::{SeqId, Sequence};
-use crate::tickets::CopyPlan;
+use crate::transfers::CopyPlan;
 
 /// Everything a scheduler step changes, in the order it is carried out: settled tickets give pages
 /// back, sequences are cut, commits make blocks findable, ended sequences make room, then running

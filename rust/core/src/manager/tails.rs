@@ -11,7 +11,7 @@ use crate::index::{KeyMatch, Radix};
 use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
-use crate::tickets::BlockCopy;
+use crate::transfers::BlockCopy;
 
 /// A partial block that continues a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +31,13 @@ impl Manager {
         most: u32,
         hits: &mut [Vec<BlockId>],
     ) -> Option<Tail> {
-        if let Some(radix) = self.store.index.radix() {
+        if let Some(radix) = self.store.index().radix() {
             return self.find_partial(radix, wanted, most, hits);
         }
         let size = self.block_size() as usize;
         let rows = hits.first().map_or(0, Vec::len);
         let last = hits.first().and_then(|found| found.last());
-        let leaf = last.is_some_and(|&b| b != NIL && self.store.pool.children(b) == 0);
+        let leaf = last.is_some_and(|&b| b != NIL && self.pool().children(b) == 0);
         if !self.options.prefix_caching || (leaf && self.layout.groups()[0].kind.is_ordered()) {
             return None;
         }
@@ -50,7 +50,7 @@ impl Manager {
                 let ordered = self.layout.groups()[group].kind.is_ordered();
                 let parent = if ordered { hits.last().copied().unwrap_or(NIL) } else { NIL };
                 match self.store.find_key(key.for_group(group), None) {
-                    KeyMatch::Block(b) if self.store.pool.parent(b) == parent => Some(b),
+                    KeyMatch::Block(b) if self.pool().parent(b) == parent => Some(b),
                     _ => None,
                 }
             };
@@ -76,10 +76,10 @@ impl Manager {
         let parts: Option<Vec<Partial>> = hits.iter().enumerate().map(part).collect();
         let parts = parts?;
         // The copying sequence owns its hits, so they must be the blocks that the source follows.
-        if self.store.stats.duplicates > 0 {
+        if self.store.has_copies() {
             for (found, part) in hits.iter_mut().zip(&parts) {
                 if let Some(last) = found.last_mut() {
-                    *last = self.store.pool.parent(part.source);
+                    *last = self.pool().parent(part.source);
                     self.follow_chain(found);
                 }
             }
@@ -94,7 +94,7 @@ impl Manager {
             self.store.note_block(Kind::Hit, seq, src, 0);
             self.store.acquire(src);
             self.store.hit(&[src], access);
-            self.store.origins.used(&[src], access.meta.session);
+            self.store.used(&[src], access.meta.session);
         }
     }
 
@@ -109,22 +109,13 @@ impl Manager {
         for (group, &src) in tail.blocks.iter().enumerate() {
             let table = self.created(seq).tables[group].clone();
             let dst = table[rows];
-            self.store.pool.share(dst);
-            self.store.note_block(Kind::Hold, 0, dst, 0);
-            self.tickets.add(BlockCopy { src, dst, tokens: tail.tokens, seq, group: group as u8 });
-            if self.store.pool.parent(src) != NIL {
+            self.store.hold(0, &[dst]);
+            let copy = BlockCopy { src, dst, tokens: tail.tokens, seq, group: group as u8 };
+            if self.pool().parent(src) != NIL {
                 // A findable block keeps those it follows owned, also where only its copy needs it.
-                for &block in &table[..rows] {
-                    self.store.pool.share(block);
-                }
-                self.store.note_blocks(Kind::Hold, 0, table[..rows].iter(), 0);
-                self.tickets.hold(table[..rows].iter().rev().copied());
+                self.transfers.hold(&mut self.store, &table[..rows]);
             }
-            self.store.stats.copies += 1;
-            self.store.stats.copied_tokens += u64::from(tail.tokens);
-            if self.store.log.is_on() {
-                self.store.log_block(Kind::Copy, seq, src, u64::from(dst), u64::from(tail.tokens));
-            }
+            self.transfers.copy(&mut self.store, copy);
         }
         self.store.note(Kind::Partial, seq, u64::from(tail.tokens));
         let sequence = self.created(seq);
@@ -140,7 +131,7 @@ impl Manager {
         let (at, rest) = ((sequence.committed / size) as usize, sequence.committed % size);
         let known = sequence.tokens.len() >= sequence.committed as usize;
         // The radix index finds what of a whole block is wanted, and keeps whole blocks only.
-        let keeps = self.options.partial_hits && self.store.index.takes_keys();
+        let keeps = self.options.partial_hits && self.store.index().takes_keys();
         if !keeps || rest == 0 || sequence.private || !known {
             return Ok(());
         }
@@ -152,23 +143,22 @@ impl Manager {
         let key = self.hasher.tail(previous, at, &sequence.mm_items, tokens);
         let (meta, length) = (sequence.meta, sequence.known());
         let next_use = [sequence.next_use.get(at).copied().unwrap_or(NEVER)];
-        let ids = if self.store.log.is_on() { tokens.to_vec() } else { Vec::new() };
+        let ids = if self.store.is_logging() { tokens.to_vec() } else { Vec::new() };
         for group in 0..self.options.groups.len() {
             let table = &self.sequences.get(seq)?.tables[group];
             let ordered = self.layout.groups()[group].kind.is_ordered() && at > 0;
             let (block, parent) = (table[at], if ordered { table[at - 1] } else { NIL });
             let alone = block != NIL
-                && self.store.pool.state(block) == State::Pending
-                && self.store.pool.refs(block) == 1;
+                && self.pool().state(block) == State::Pending
+                && self.pool().refs(block) == 1;
             let key = key.for_group(group);
             if !alone || self.store.find_key(key, None) != KeyMatch::Nothing {
                 continue;
             }
-            if parent != NIL && self.store.pool.state(parent) != State::Committed {
+            if parent != NIL && self.pool().state(parent) != State::Committed {
                 continue;
             }
-            self.store.index.store(&self.store.pool, block, key)?;
-            self.store.pool.publish(block, key, parent, at as u32);
+            self.store.publish(block, (key, None), (parent, at as u32));
             let sequence = self.sequences.get(seq)?;
             let space = (sequence.root, Self::space_of(sequence));
             self.store.insert(

@@ -23,7 +23,7 @@ impl Manager {
     /// Gives up the blocks that no future token can attend to, the latest first. Returns how many
     /// of them have no other owner.
     pub(super) fn leave_windows(&mut self, seq: SeqId) -> Result<u32> {
-        let available = self.store.pool.available();
+        let available = self.pool().available();
         for group in 0..self.layout.groups().len() {
             let reach = self.layout.groups()[group];
             if reach.kind.keeps_all() {
@@ -35,10 +35,10 @@ impl Manager {
             if gone.is_empty() {
                 continue;
             }
-            if !self.tickets.is_idle() {
+            if !self.transfers.tickets().is_idle() {
                 // A sequence that computed over a page whose copy or load may yet fail keeps the
                 // page: if it fails, the page leads to the sequences to cut.
-                let unsettled = |&b: &BlockId| b != NIL && self.tickets.holds(b) > 0;
+                let unsettled = |&b: &BlockId| b != NIL && self.transfers.tickets().holds(b) > 0;
                 let kept = sequence.tables[group][gone.clone()].iter().position(unsettled);
                 gone.end = kept.map_or(gone.end, |at| gone.start + at);
             }
@@ -60,7 +60,7 @@ impl Manager {
             self.store.drop_owners(seq, &blocks);
             self.scratch.blocks = blocks;
         }
-        Ok(self.store.pool.available() - available)
+        Ok(self.pool().available() - available)
     }
 
     /// Whether tokens between a sink and its window are missing from these tables.

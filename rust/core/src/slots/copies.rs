@@ -4,8 +4,8 @@
 use super::Slots;
 use crate::error::{Error, Result};
 use crate::sequence::SeqId;
-use crate::tickets::{BlockCopy, CopyPlan};
 use crate::tier::RequestInfo;
+use crate::transfers::{BlockCopy, CopyPlan};
 
 impl Slots {
     /// Plans the copy of the first `tokens` tokens of `from` into `into`, which holds nothing.

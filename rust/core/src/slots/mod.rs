@@ -29,8 +29,8 @@ use crate::hash::{HashAlgo, Hasher, Space};
 use crate::policy::{Consult, Eviction, RemovalCause, View};
 use crate::pool::NIL;
 use crate::sequence::SeqId;
-use crate::tickets::Tickets;
 use crate::tier::{RequestInfo, TierPolicy};
+use crate::transfers::Tickets;
 
 /// Slots of a fixed length under one eviction policy.
 #[derive(Debug)]

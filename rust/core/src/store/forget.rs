@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::Store;
 use crate::events::Kind;
-use crate::ghosts::Removal;
 use crate::index::KeyMatch;
 use crate::policy::{RemovalCause, View};
 use crate::pool::{BlockId, NIL, State};
+use crate::stats::Removal;
 
 impl Store {
     /// Forgets a cached block that is not to be found any more.

@@ -6,55 +6,60 @@
 //!
 //! | modules | purpose |
 //! | --- | --- |
+//! | `publish` | computed blocks become findable |
 //! | `owners` | owners come and leave |
+//! | `loans` | blocks that callers track themselves |
+//! | `size` | a pool that grows or shrinks |
 //! | `forget` | blocks that are not to be found any more |
 //! | `retain` | how important a block is, and for how long |
 //! | `note` | entries of the ordered log |
+//! | `check` | all of this, checked from scratch |
 
+mod check;
 mod forget;
+mod loans;
 mod note;
 mod owners;
+mod publish;
 mod retain;
+mod size;
 
 use crate::attachments::Attachments;
 use crate::error::{Error, Result};
 use crate::events::{Kind, Log};
-use crate::ghosts::RecentKeys;
-use crate::hash::{Key, Space};
+use crate::hash::Key;
 use crate::index::{Index, KeyMatch, Proof};
 use crate::options::Options;
 use crate::origins::Origins;
 use crate::policy::admission::Gate;
-use crate::policy::{Access, Eviction, RemovalCause, View};
+use crate::policy::{Eviction, External, RemovalCause, View};
 use crate::pool::{BlockId, Pool};
 use crate::retention::{RetentionState, Sessions};
-use crate::samples::Samples;
 use crate::sequence::SeqId;
-use crate::stats::Stats;
+use crate::stats::{RecentKeys, Removal, Samples, Stats};
 
 /// Blocks, the index that finds them, and the policy that says which is evicted next.
 pub(crate) struct Store {
-    pub(crate) pool: Pool,
-    pub(crate) index: Index,
-    pub(crate) policy: Box<dyn Eviction>,
+    pool: Pool,
+    index: Index,
+    policy: Box<dyn Eviction>,
     /// The admission policy; without one, every block becomes findable.
-    pub(crate) gate: Option<Box<Gate>>,
+    gate: Option<Box<Gate>>,
     /// Whose KV the findable blocks hold.
-    pub(crate) origins: Origins,
+    origins: Origins,
     /// What is attached to prefixes.
-    pub(crate) attached: Attachments,
-    pub(crate) retention: RetentionState,
-    pub(crate) sessions: Sessions,
+    attached: Attachments,
+    retention: RetentionState,
+    sessions: Sessions,
     /// Whether sessions are told apart.
     by_session: bool,
     /// Keys that were findable lately.
-    pub(crate) ghosts: RecentKeys,
+    ghosts: RecentKeys,
     /// How long blocks live.
-    pub(crate) samples: Samples,
-    pub(crate) log: Log,
-    pub(crate) stats: Stats,
-    /// The logical clock.
-    pub(crate) now: u64,
+    samples: Samples,
+    log: Log,
+    stats: Stats,
+    now: u64,
     /// A buffer that outlives a call.
     kept: Vec<BlockId>,
 }
@@ -86,6 +91,90 @@ impl Store {
             now: 0,
             kept: Vec::new(),
         })
+    }
+
+    /// The blocks.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What finds them.
+    #[inline]
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The eviction policy.
+    #[inline]
+    pub(crate) fn policy(&self) -> &dyn Eviction {
+        &*self.policy
+    }
+
+    /// The state of a policy outside the core, if it is one.
+    #[inline]
+    pub(crate) fn external(&mut self) -> Option<&mut External> {
+        self.policy.external()
+    }
+
+    /// The admission policy, if there is one.
+    #[inline]
+    pub(crate) fn gate(&self) -> Option<&Gate> {
+        self.gate.as_deref()
+    }
+
+    /// The place of the admission policy.
+    pub(crate) fn gate_mut(&mut self) -> &mut Option<Box<Gate>> {
+        &mut self.gate
+    }
+
+    /// Whose KV the findable blocks hold.
+    pub(crate) fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// What is attached to prefixes.
+    #[inline]
+    pub(crate) fn attached(&self) -> &Attachments {
+        &self.attached
+    }
+
+    /// The same, to attach more.
+    pub(crate) fn attached_mut(&mut self) -> &mut Attachments {
+        &mut self.attached
+    }
+
+    /// How long blocks live.
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// The counters.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The same, to count what the caller does.
+    #[inline]
+    pub(crate) fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// Whether a key was ever findable for two blocks at once.
+    #[inline]
+    pub(crate) fn has_copies(&self) -> bool {
+        self.stats.duplicates > 0
+    }
+
+    /// How and when the block under `key` was lost, if that is remembered.
+    pub(crate) fn recall(&self, key: Key) -> Option<(Removal, u64)> {
+        self.ghosts.recall(key)
+    }
+
+    /// The logical clock: one tick an operation that changed something.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.now
     }
 
     /// What a policy may look at.
@@ -175,57 +264,5 @@ impl Store {
     /// A block is about to be got for `key`, which was not found.
     pub(crate) fn on_miss(&mut self, key: Key) {
         self.policy.on_miss(key, View { pool: &self.pool, now: self.now });
-    }
-
-    /// `blocks` became findable: a request in `space`, whose keys start from `root`, computed them.
-    #[inline]
-    pub(crate) fn insert(
-        &mut self,
-        blocks: &[BlockId],
-        (root, space): (Key, Space<'_>),
-        access: Access<'_>,
-    ) {
-        self.origins.publish(blocks, root, space, access.meta.session);
-        self.enter_order(blocks, access);
-    }
-
-    /// `block` became findable under a key of its owner's.
-    pub(crate) fn insert_unknown(&mut self, block: BlockId, access: Access<'_>) {
-        self.origins.publish_unknown(block);
-        self.enter_order(&[block], access);
-    }
-
-    #[inline]
-    fn enter_order(&mut self, blocks: &[BlockId], access: Access<'_>) {
-        self.stats.stored += blocks.len() as u64;
-        self.policy.insert(blocks, access, View { pool: &self.pool, now: self.now });
-        if self.samples.is_on() {
-            self.samples.born(blocks, self.now);
-        }
-    }
-
-    /// `block` is findable under the same key as `copy` is.
-    pub(crate) fn mark_copies(&mut self, block: BlockId, copy: BlockId) {
-        self.pool.set_duplicated(block, true);
-        self.pool.set_duplicated(copy, true);
-        self.stats.duplicates += 1;
-    }
-
-    /// An allocation found `blocks`, or computed copies of them.
-    #[inline]
-    pub(crate) fn hit(&mut self, blocks: &[BlockId], access: Access<'_>) {
-        self.policy.hit(blocks, access, View { pool: &self.pool, now: self.now });
-    }
-
-    /// Compares what index, policy, retention and origins say with the pool.
-    ///
-    /// # Errors
-    /// One line that says what disagrees.
-    pub(crate) fn validate(&self) -> std::result::Result<(), String> {
-        self.index.validate(&self.pool)?;
-        self.policy.validate(&self.pool)?;
-        self.retention.validate(&self.pool)?;
-        self.sessions.validate()?;
-        self.origins.validate(&self.pool)
     }
 }

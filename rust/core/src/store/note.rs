@@ -1,12 +1,34 @@
 //! Entries of the ordered log. Each is a branch and no more where the log is off.
 
 use super::Store;
-use crate::events::{Event, Kind};
+use crate::events::{Event, Kind, LogBatch};
 use crate::hash::Key;
 use crate::pool::{BlockId, NIL};
+use crate::request::Request;
 use crate::sequence::SeqId;
 
 impl Store {
+    /// Whether events are kept.
+    #[inline]
+    pub(crate) fn is_logging(&self) -> bool {
+        self.log.is_on()
+    }
+
+    /// The log since the last call.
+    pub(crate) fn take_log(&mut self) -> LogBatch {
+        self.log.take()
+    }
+
+    /// One more event, with token ids. The caller looks first whether events are kept.
+    pub(crate) fn push_with(&mut self, event: Event, ids: &[u32]) {
+        self.log.push_with(event, ids);
+    }
+
+    /// What the allocation of `seq` asked for.
+    pub(crate) fn note_request(&mut self, seq: SeqId, request: Request) {
+        self.log.asked(seq, request);
+    }
+
     #[inline]
     pub(crate) fn note(&mut self, kind: Kind, seq: SeqId, value: u64) {
         self.note_two(kind, seq, value, 0);
@@ -31,9 +53,28 @@ impl Store {
 
     #[inline]
     pub(crate) fn note_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64) {
+        self.note_block_two(kind, seq, block, (value, 0));
+    }
+
+    #[inline]
+    pub(crate) fn note_block_two(
+        &mut self,
+        kind: Kind,
+        seq: SeqId,
+        block: BlockId,
+        (value, other): (u64, u64),
+    ) {
         if self.log.is_on() {
-            self.log_block(kind, seq, block, value, 0);
+            self.log_block(kind, seq, block, value, other);
         }
+    }
+
+    /// The copy of `tokens` tokens of `src` into `dst` is planned for `seq`.
+    #[inline]
+    pub(crate) fn count_copy(&mut self, seq: SeqId, (src, dst): (BlockId, BlockId), tokens: u32) {
+        self.stats.copies += 1;
+        self.stats.copied_tokens += u64::from(tokens);
+        self.note_block_two(Kind::Copy, seq, src, (u64::from(dst), u64::from(tokens)));
     }
 
     /// One event for each of `blocks` that is one.
@@ -53,14 +94,7 @@ impl Store {
     }
 
     #[cold]
-    pub(crate) fn log_block(
-        &mut self,
-        kind: Kind,
-        seq: SeqId,
-        block: BlockId,
-        value: u64,
-        other: u64,
-    ) {
+    fn log_block(&mut self, kind: Kind, seq: SeqId, block: BlockId, value: u64, other: u64) {
         let named = matches!(kind, Kind::Hit | Kind::Evict | Kind::Forget | Kind::Remap);
         let key = if named { self.pool.key(block) } else { Key(0) };
         let group = self.pool.group(block);

@@ -45,6 +45,39 @@ impl Store {
         }
     }
 
+    /// `seq`, or a ticket or a fence without it, owns each of `blocks` once more; they have an owner
+    /// already.
+    #[inline]
+    pub(crate) fn hold(&mut self, seq: SeqId, blocks: &[BlockId]) {
+        for &block in blocks.iter().filter(|&&b| b != NIL) {
+            self.pool.share(block);
+        }
+        self.note_blocks(Kind::Hold, seq, blocks.iter(), 0);
+    }
+
+    /// An owner of each of `blocks` has left, and counts until the step `fence` has run.
+    pub(crate) fn wait(&mut self, fence: u64, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.wait(block);
+        }
+        self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
+    }
+
+    /// That step has run.
+    pub(crate) fn end_wait(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.end_wait(block);
+        }
+        self.drop_owners(0, blocks);
+    }
+
+    /// `seq` gives back a block that it obtained in this operation.
+    pub(crate) fn give_back(&mut self, seq: SeqId, block: BlockId) {
+        self.note_block(Kind::Release, seq, block, 0);
+        self.pool.unshare(block);
+        self.pool.put_back(block);
+    }
+
     /// Drops one owner of each of `blocks`, given in the order of their prefix, from its end. A
     /// block left without an owner becomes cached or free.
     pub(crate) fn drop_owners(&mut self, seq: SeqId, blocks: &[BlockId]) {

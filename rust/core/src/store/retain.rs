@@ -4,9 +4,63 @@ use super::Store;
 use crate::events::Kind;
 use crate::policy::View;
 use crate::pool::{BlockId, State};
-use crate::retention::Keep;
+use crate::retention::{Hint, Keep, RetentionState, Sessions};
 
 impl Store {
+    /// What was asked for blocks.
+    #[inline]
+    pub(crate) fn retention(&self) -> &RetentionState {
+        &self.retention
+    }
+
+    /// Uses of blocks count from now on.
+    pub(crate) fn count_uses(&mut self) {
+        self.retention.turn_on();
+    }
+
+    /// It is `now` by the caller's clock, for policies alone: nothing lapses.
+    pub(crate) fn set_time(&mut self, now: u64) {
+        self.retention.set_time(now);
+        if let Some(outside) = self.policy.external() {
+            outside.set_time(self.retention.time());
+        }
+    }
+
+    /// Which sessions run, and what each has used.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// A sequence of `session` begins.
+    #[inline]
+    pub(crate) fn begin_session(&mut self, session: u64) {
+        if self.by_session {
+            self.sessions.begin(session);
+        }
+    }
+
+    /// A sequence of `session` has ended; the hint that waited for that.
+    pub(crate) fn end_session(&mut self, session: u64) -> Option<Hint> {
+        if self.by_session { self.sessions.end(session) } else { None }
+    }
+
+    /// `hint` waits until the last sequence of `session` has ended.
+    pub(crate) fn defer_hint(&mut self, session: u64, hint: Hint) {
+        self.sessions.defer(session, hint);
+    }
+
+    /// A sequence of `session` gives up findable `block`.
+    pub(crate) fn use_in_session(&mut self, block: BlockId, session: u64) {
+        if self.by_session {
+            self.sessions.used(block, session, &self.pool);
+        }
+    }
+
+    /// The findable blocks that `session` alone has used.
+    pub(crate) fn blocks_of_session(&self, session: u64) -> Vec<BlockId> {
+        self.sessions.own(session, &self.pool)
+    }
+
     pub(crate) fn ask_for(&mut self, block: BlockId, keep: Option<Keep>, own: bool) {
         if keep.is_none() && self.pool.asked_priority(block).is_none() {
             // A request that asks for nothing only marks the block as used.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use kvframe_core::pool::State;
-use kvframe_core::tickets::CopyPlan;
+use kvframe_core::transfers::CopyPlan;
 use kvframe_core::{BlockId, GroupKind, Key, Manager};
 
 use super::tails::Tails;

@@ -4,7 +4,7 @@
 use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
-use kvframe_core::tickets::BlockCopy;
+use kvframe_core::transfers::BlockCopy;
 use kvframe_core::{Error, NIL, Options, Request};
 
 use crate::common::{

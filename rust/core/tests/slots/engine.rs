@@ -4,8 +4,8 @@
 use kvframe_core::hash::Space;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::slots::{SlotAllocation, Slots};
-use kvframe_core::tickets::CopyPlan;
 use kvframe_core::tier::RequestInfo;
+use kvframe_core::transfers::CopyPlan;
 use kvframe_core::{Result, SeqId};
 
 use crate::dice::mix;

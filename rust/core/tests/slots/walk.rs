@@ -1,7 +1,7 @@
 //! Random calls: what is found, where it goes, and that what a hit promises is in memory.
 
 use kvframe_core::slots::Standing;
-use kvframe_core::tickets::{BlockCopy, CopyPlan};
+use kvframe_core::transfers::{BlockCopy, CopyPlan};
 use kvframe_core::{Error, SeqId};
 
 use crate::dice::Dice;

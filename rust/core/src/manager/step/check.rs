@@ -165,7 +165,7 @@ impl Manager {
         let tickets = || step.done.iter().chain(step.failed).copied().chain(loads.clone());
         let mut named = HashSet::new();
         for ticket in tickets() {
-            if !named.insert(ticket) || !self.tickets.is_outstanding(ticket) {
+            if !named.insert(ticket) || !self.transfers.tickets().is_outstanding(ticket) {
                 return Err(Error::UnknownTicket(ticket));
             }
         }

@@ -39,9 +39,9 @@ impl Manager {
             self.fill_placeholders(seq, tokens)?;
         }
         let settles = !(step.done.is_empty() && step.failed.is_empty() && step.loaded.is_empty())
-            || self.tickets.has_joined();
+            || self.transfers.tickets().has_joined();
         for &(seq, upto) in step.commit {
-            let upto = if settles || !self.rewound.is_empty() {
+            let upto = if settles || self.transfers.has_rewound() {
                 self.still_possible(seq, upto)?
             } else {
                 upto
@@ -57,7 +57,7 @@ impl Manager {
         for &seq in step.preempt {
             outcome.preempted.push(self.preempt(seq)?);
         }
-        outcome.rewound.append(&mut self.rewound);
+        outcome.rewound.append(&mut self.transfers.take_rewound());
         outcome.remapped.append(&mut self.remapped);
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Manager {
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
-        let available = u64::from(self.store.pool.available());
+        let available = u64::from(self.pool().available());
         let mut blocks = appended.chain(extended).sum::<u64>();
         // However a budget is shared out, each allocation rounds it up once.
         let (mut admitted, mut rounding, mut budget) = (0, 0, step.token_budget);
@@ -194,7 +194,7 @@ impl Manager {
         }
         let most = budget.map_or(u64::MAX, |budget| self.layout.blocks(budget, 0) + rounding);
         let blocks = (blocks + admitted.min(most)).min(available) as u32;
-        blocks.saturating_sub(self.store.pool.free())
+        blocks.saturating_sub(self.pool().free())
     }
 }
 

@@ -100,7 +100,9 @@ impl<R: Rank> Eviction for RankOrder<R> {
     }
 
     fn take(&mut self, blocks: &[BlockId]) {
-        blocks.iter().for_each(|&block| self.policy.acquire(block));
+        for &block in blocks {
+            self.policy.acquire(block);
+        }
     }
 
     fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {

@@ -1,0 +1,63 @@
+//! Blocks on loan: taken from the pool and tracked by the caller.
+
+use super::Store;
+use crate::error::{Error, Result};
+use crate::events::Kind;
+use crate::pool::BlockId;
+
+impl Store {
+    /// Fills `out` with blocks of the pool; room for them was counted.
+    ///
+    /// # Errors
+    /// [`Error::Integrity`] if it was not.
+    pub(crate) fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
+        self.stats.lent += out.len() as u64;
+        let free = out.len().min(self.pool.free() as usize);
+        let (had, evicted) = out.split_at_mut(free);
+        self.pool.lend_all(had);
+        self.note_lent(had);
+        for slot in evicted {
+            if let Some(victim) = self.next_victim() {
+                self.evict(victim);
+            }
+            *slot = self.pool.lend().ok_or_else(|| {
+                Error::Integrity("room for a loan was counted and is gone".into())
+            })?;
+            self.note_lent(&[*slot]);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note_lent(&mut self, blocks: &[BlockId]) {
+        // They may be published by themselves.
+        self.policy.take(blocks);
+        self.note_blocks(Kind::Lend, 0, blocks.iter(), 0);
+    }
+
+    /// Ends the loans of `blocks`, which are free once they are taken back, up to the first that is not on
+    /// loan or was named before. How many at the front were.
+    #[inline]
+    pub(crate) fn end_loans(&mut self, blocks: &[BlockId]) -> usize {
+        self.pool.end_loans(blocks)
+    }
+
+    /// `blocks`, whose loans had ended, are on loan as before: the call is refused.
+    pub(crate) fn mark_lent(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.mark_lent(block);
+        }
+    }
+
+    /// Frees blocks whose loan has ended. The first is lent again first.
+    pub(crate) fn take_back(&mut self, blocks: &[BlockId]) {
+        self.stats.returned += blocks.len() as u64;
+        self.pool.put_all_back(blocks);
+        self.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
+    }
+
+    /// A block on loan is the cache's from now on.
+    pub(crate) fn enter(&mut self, block: BlockId) {
+        self.pool.enter(block);
+    }
+}
