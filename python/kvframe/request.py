@@ -107,6 +107,24 @@ def name_bytes(name: str, text: str) -> bytes:
         raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
 
 
+def owner_name(owner: str | None) -> str | None:
+    """The owner of pins, checked; None for all of them."""
+    if owner is not None:
+        name_bytes("owner", owner)
+    return owner
+
+
+def receipt_of(pin: object, kind: type[tuple[int, ...]]) -> tuple[int, int]:
+    """The number of a pin, and the block or slot that it names.
+
+    Raises:
+        UsageError: It is no receipt of that kind.
+    """
+    if not isinstance(pin, kind):
+        raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
+    return pin[0], pin[1]
+
+
 def items_of(extras: Iterable[MMItem]) -> list[tuple[int, int, bytes]]:
     """Multimodal items as the core takes them.
 

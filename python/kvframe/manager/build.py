@@ -18,15 +18,15 @@ def core_of(
     """The core's manager, with the drivers of policies from outside the core."""
     config, chosen = resolved.config, resolved.eviction
     terms = Terms.of(config.eviction, chosen.options, config.cache.block_size)
-    return _core.Manager(
-        core_table(config, resolved.capacity_blocks),
-        policy=eviction.driver(chosen.loaded, terms) or chosen.name,
-        policy_options=chosen.values,
-        admission=gate or resolved.admission.name,
-        admission_options=resolved.admission.values,
-        matched=matcher is not None,
-        mirrored=matcher is not None and matcher.is_index,
-    )
+    policies = {
+        "eviction.policy": eviction.driver(chosen.loaded, terms) or chosen.name,
+        "eviction.options": chosen.values,
+        "admission.policy": gate or resolved.admission.name,
+        "admission.options": resolved.admission.values,
+        "prefix.matched": matcher is not None,
+        "prefix.mirrored": matcher is not None and matcher.is_index,
+    }
+    return _core.Manager({**core_table(config, resolved.capacity_blocks), **policies})
 
 
 def resolved_of(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:

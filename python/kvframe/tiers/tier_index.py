@@ -130,9 +130,9 @@ class TierIndex:
         """When a transfer is late, in milliseconds of the caller's clock."""
         self._core.set_deadline(ticket, at)
 
-    def expire(self, now: int) -> tuple[list[int], Gone]:
+    def expire_until(self, now: int) -> tuple[list[int], Gone]:
         """Give up what is late."""
-        late, forgotten = self._core.expire(now)
+        late, forgotten = self._core.expire_until(now)
         return late, forgotten
 
     def adopt(self, keys: Keys, parent: Keys | None) -> int:
@@ -182,9 +182,9 @@ class TierIndex:
         gone: Gone = self._core.stored()
         return gone
 
-    def collect(self, free: int) -> Gone:
+    def evict_until(self, free: int) -> Gone:
         """Evict until so many pages are free."""
-        gone: Gone = self._core.collect(free)
+        gone: Gone = self._core.evict_until(free)
         return gone
 
     def evict_backed(self, keys: Keys, most: int) -> Gone:
@@ -194,14 +194,14 @@ class TierIndex:
         gone: Gone = self._core.evict_backed(keys, most)
         return gone
 
-    def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
+    def take(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
         """Places for pages that the caller tracks itself, and the pages evicted for them."""
-        slots, evicted = self._core.lend(pages)
+        slots, evicted = self._core.take(pages)
         return slots, evicted
 
-    def give_back(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
+    def free(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
         """Take such places back."""
-        self._core.give_back(pages)
+        self._core.free(pages)
 
     def counts(self) -> PageCounts:
         """How many pages are free, cached, owned, on their way."""

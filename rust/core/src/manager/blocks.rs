@@ -101,7 +101,7 @@ impl Manager {
             return Err(self.misused("claim", block, why));
         }
         self.tick += 1;
-        self.note_ids(Kind::Claim, 0, (0, 0), blocks);
+        self.note_ids(Kind::TouchBlocks, 0, (0, 0), blocks);
         self.origins.used(blocks, 0);
         for &block in blocks {
             self.note_block(Kind::Hit, 0, block, 0);

@@ -43,7 +43,7 @@ impl Manager {
     fn note_lent(&mut self, block: BlockId) {
         // It may be published by itself.
         self.policy.take(block);
-        self.note_block(Kind::Lend, 0, block, 0);
+        self.note_block(Kind::Take, 0, block, 0);
     }
 
     /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.

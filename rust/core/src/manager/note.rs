@@ -90,7 +90,7 @@ impl Manager {
     ) {
         if self.log.is_on() {
             let cached = u64::from(found * self.block_size());
-            let kind = if request.resumed { Kind::Resume } else { Kind::Admit };
+            let kind = if request.resumed { Kind::Resume } else { Kind::Allocate };
             self.note_two(kind, seq, u64::from(known), cached);
             self.log.asked(seq, request.to_request());
         }

@@ -81,7 +81,7 @@ impl Manager {
             return Err(Error::NeedVictims { n: short });
         }
         self.tick += 1;
-        self.note(Kind::Collect, 0, u64::from(free));
+        self.note(Kind::EvictUntil, 0, u64::from(free));
         for _ in 0..short {
             let Some(victim) = self.next_victim() else { break };
             self.evict(victim);
