@@ -127,3 +127,9 @@ class TierStore(Descriptor):
     kind: ClassVar[Kind] = "store"
 
     shared: bool = False
+
+
+DESCRIPTORS: dict[Kind, type[Descriptor]] = {
+    descriptor.kind: descriptor
+    for descriptor in (EvictionPolicy, AdmissionPolicy, PrefixMatcher, TierStore)
+}
