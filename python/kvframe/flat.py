@@ -147,14 +147,12 @@ class TierPolicy(Generic[K]):
     @property
     def evictable(self) -> int:
         """Blocks without an owner."""
-        cached: int = self._core.counts()[1]
-        return cached
+        return self._core.counts()[1]
 
     @property
     def failures(self) -> int:
         """Decisions that the built-in order took because the policy failed."""
-        failures: int = self._core.failures()
-        return failures
+        return self._core.failures()
 
     # --- events of blocks -----------------------------------------------------------------------
 

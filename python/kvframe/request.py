@@ -66,8 +66,7 @@ def session_id(session: int | str) -> int:
     Raises:
         UsageError: It is neither a number from 0 to 2**64 - 1 nor a string that has a UTF-8 form.
     """
-    number: int = _session_id(session)
-    return number
+    return _session_id(session)
 
 
 def one_session(session: int | str | None) -> int | None:

@@ -140,8 +140,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def lookup(self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "") -> int:
         """Leading tokens of a prompt that some slot holds, never its last. Changes nothing."""
-        found: int = self._core.lookup(prompt, *_space(cache_salt, lora_name))
-        return found
+        return self._core.lookup(prompt, *_space(cache_salt, lora_name))
 
     def allocate(
         self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", use: Access = UNKNOWN
@@ -219,8 +218,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def failed(self, ticket: int) -> list[int]:
         """Say that a plan's copies failed; returns the sequences that have nothing computed now."""
-        rewound: list[int] = self._core.failed(ticket)
-        return rewound
+        return self._core.failed(ticket)
 
     # --- pins -----------------------------------------------------------------------------------
 
@@ -254,8 +252,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def unpin_all(self, owner: str | None = None) -> int:
         """End the pins of an owner, or all pins if None; returns how many."""
-        ended: int = self._core.unpin_all(owner_name(owner))
-        return ended
+        return self._core.unpin_all(owner_name(owner))
 
     def pins(self, owner: str | None = None) -> list[SlotPinInfo]:
         """The pins of an owner, or all pins if None."""
@@ -296,8 +293,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: as `reset_prefix_cache`, under other weights."""
-        cleared: int = self._core.set_weight_version(name_bytes("version", version))
-        return cleared
+        return self._core.set_weight_version(name_bytes("version", version))
 
     def slots(self) -> list[Slot]:
         """Every slot, from 0 on."""
