@@ -100,21 +100,12 @@ class Manager:
     """
     The core as the package sees it; `kvframe.KVCacheManager` is the face for users.
     """
-    def __new__(
-        cls,
-        /,
-        options: dict,
-        *,
-        policy: Any,
-        policy_options: dict | None = None,
-        admission: Any | None = None,
-        admission_options: dict | None = None,
-        matched: bool = False,
-        mirrored: bool = False,
-    ) -> Manager:
+    def __new__(cls, /, options: dict) -> Manager:
         """
-        A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`) and
-        `groups`; `policy` is a built-in's name or a driver of a Python policy, and `admission` likewise.
+        A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`),
+        `groups`, and the policies: `eviction.policy` and `admission.policy`, each a built-in's name or
+        a driver of a Python policy, `eviction.options` and `admission.options`, `prefix.matched`
+        (whether Python answers lookups) and `prefix.mirrored` (whether from an index of its own).
         """
     def abort(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
@@ -124,7 +115,7 @@ class Manager:
         """
         Calls back with the level before and after each change.
         """
-    def admit(
+    def allocate(
         self,
         /,
         request: Request,
@@ -142,7 +133,7 @@ class Manager:
         """
         Slots for tokens after everything known.
         """
-    def append_unknown(self, /, seq: SupportsIndex, count: SupportsIndex) -> None:
+    def append_placeholders(self, /, seq: SupportsIndex, count: SupportsIndex) -> None:
         """
         Slots for tokens whose ids come later.
         """
@@ -151,6 +142,11 @@ class Manager:
     ) -> int | None:
         """
         Attaches a handle to a prefix; returns the one it replaces.
+        """
+    def block_lifetimes(self, /) -> list[Incomplete] | None:
+        """
+        Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
+        block is sampled.
         """
     def block_priority(self, /, block: SupportsIndex) -> tuple[int, int | None]:
         """
@@ -180,6 +176,10 @@ class Manager:
         Writes the block tables of `seqs` into the rows of `out` and pads them with `pad`. With
         `start`, only entries from `start[i]` on are written in row i: the rest is the caller's.
         """
+    def can_allocate(self, /, request: Request) -> int:
+        """
+        Whether a request could be admitted: 0 never, 1 later, 2 now.
+        """
     def check_answers(
         self, /, requests: SupportsGetItem[int, Request], blocks: SupportsGetItem[int, Any]
     ) -> Incomplete:
@@ -189,24 +189,6 @@ class Manager:
     def check_integrity(self, /) -> None:
         """
         Recounts everything; raises `IntegrityError` on the first thing that disagrees.
-        """
-    def claim_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
-        """
-        Holds blocks once more.
-        """
-    def clear_cache(
-        self,
-        /,
-        salt: bytes | None = None,
-        adapter: bytes | None = None,
-        session: SupportsIndex | str | None = None,
-    ) -> int:
-        """
-        Forgets every cached block, or those of a scope; returns how many were freed.
-        """
-    def collect(self, /, free: SupportsIndex) -> int:
-        """
-        Evicts until so many blocks are free, or nothing is cached; returns how many went.
         """
     def commit(self, /, seq: SupportsIndex, upto: SupportsIndex) -> tuple[int, int, int]:
         """
@@ -229,11 +211,15 @@ class Manager:
         """
         The tree of the radix index as "text" or "dot".
         """
+    def evict_until(self, /, free: SupportsIndex) -> int:
+        """
+        Evicts until so many blocks are free, or nothing is cached; returns how many went.
+        """
     def eviction_order(self, /) -> Incomplete:
         """
         Cached blocks in the policy's present order of eviction, as far as it is settled.
         """
-    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[int], list[int], int]:
+    def expire_until(self, /, now: SupportsIndex) -> tuple[list[int], list[int], list[int], int]:
         """
         Settles what has lapsed; returns (tickets, sequences cut, receipts of pins, blocks with another
         priority).
@@ -246,17 +232,13 @@ class Manager:
         """
         Copies of a ticket failed; returns the sequences that were cut.
         """
-    def fill(self, /, seq: SupportsIndex, ids: Any) -> None:
+    def fill_placeholders(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
         The ids of the first tokens that were appended without.
         """
     def find_blocks(self, /, keys: Any) -> Incomplete:
         """
         Blocks under keys, up to the first that is not there.
-        """
-    def fits(self, /, request: Request) -> int:
-        """
-        Whether a request could be admitted: 0 never, 1 later, 2 now.
         """
     def fork(self, /, seq: SupportsIndex) -> int:
         """
@@ -276,10 +258,6 @@ class Manager:
     def free_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
         """
         Holds blocks once less.
-        """
-    def give_back(self, /, blocks: Any) -> None:
-        """
-        Takes raw blocks back.
         """
     def hash_blocks(
         self,
@@ -326,10 +304,6 @@ class Manager:
         """
         Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
         """
-    def lend(self, /, out: Any) -> None:
-        """
-        Fills `out` with raw blocks taken from the pool.
-        """
     def lengths(self, /, seq: SupportsIndex) -> tuple[int, int, int, int]:
         """
         A sequence's lengths: (known, with slots, committed, cached at admission) tokens.
@@ -337,10 +311,6 @@ class Manager:
     def let_pass(self, /, passed: SupportsIndex) -> None:
         """
         For replaying a log: steps have run.
-        """
-    def live(self, /) -> Incomplete:
-        """
-        Handles of the live sequences, in no order that means anything.
         """
     def loaded(self, /, ticket: SupportsIndex, blocks: Any) -> list[int]:
         """
@@ -368,9 +338,13 @@ class Manager:
         """
         The same for a request, by what it reads.
         """
-    def miss(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
+    def miss_reason(self, /, seq: SupportsIndex) -> tuple[int, int, int, int | None] | None:
         """
         Why the admission of a live sequence found no more; None with statistics off.
+        """
+    def num_readable_tokens(self, /, seq: SupportsIndex) -> int:
+        """
+        Tokens that may be read.
         """
     def options(self, /) -> dict:
         """
@@ -489,10 +463,6 @@ class Manager:
         Writes the block tables of `seqs` one after the other into `blocks`; table i is
         `blocks[indptr[i]:indptr[i + 1]]`. Returns how many entries there are.
         """
-    def readable(self, /, seq: SupportsIndex) -> int:
-        """
-        Tokens that may be read.
-        """
     def release(self, /, seq: SupportsIndex, fence: SupportsIndex | None = None) -> None:
         """
         Ends a sequence; its blocks stay until `fence` has passed.
@@ -506,6 +476,10 @@ class Manager:
         """
         Takes a callback off; how often it was there.
         """
+    def request_usage(self, /, seq: SupportsIndex) -> tuple[int, int, int, int, bool]:
+        """
+        Usage in tokens: (read, created, joined, loaded, whether it was resumed).
+        """
     def reserve(
         self, /, seq: SupportsIndex, until: SupportsIndex, lookahead: SupportsIndex | None = None
     ) -> None:
@@ -517,14 +491,27 @@ class Manager:
         """
         Counts the peak of blocks in use anew; the peak until then.
         """
-    def residency(self, /) -> list[Incomplete] | None:
+    def reset_prefix_cache(
+        self,
+        /,
+        salt: bytes | None = None,
+        adapter: bytes | None = None,
+        session: SupportsIndex | str | None = None,
+    ) -> int:
         """
-        Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
-        block is sampled.
+        Forgets every cached block, or those of a scope; returns how many were freed.
         """
     def resize(self, /, blocks: SupportsIndex) -> None:
         """
         Another number of blocks.
+        """
+    def return_blocks(self, /, blocks: Any) -> None:
+        """
+        Takes raw blocks back.
+        """
+    def running(self, /) -> Incomplete:
+        """
+        Handles of the live sequences, in no order that means anything.
         """
     def salts(self, /) -> list[bytes]:
         """
@@ -546,15 +533,9 @@ class Manager:
         """
         Lets a ticket lapse.
         """
-    def set_fingerprint(self, /, fingerprint: bytes) -> int:
+    def set_weight_version(self, /, fingerprint: bytes) -> int:
         """
         The weights have changed; returns how many cached blocks were freed.
-        """
-    def sight(
-        self, /, seq: SupportsIndex, group: SupportsIndex = ...
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
-        """
-        What the next token of a sequence sees of a group.
         """
     def sleep(self, /) -> None:
         """
@@ -629,11 +610,15 @@ class Manager:
         admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
         in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
         """
+    def take_blocks(self, /, out: Any) -> None:
+        """
+        Fills `out` with raw blocks taken from the pool.
+        """
     def take_changes(self, /) -> tuple[list[int], list[tuple[int, int, int, int]]]:
         """
         Since the last call: (sequences cut with a computation they joined, changed table entries).
         """
-    def take_dropped(self, /) -> list[int]:
+    def take_detached(self, /) -> list[int]:
         """
         Handles whose prefix is gone, since the last call.
         """
@@ -663,11 +648,15 @@ class Manager:
         """
         Sequences were read or scheduled.
         """
+    def touch_blocks(self, /, blocks: Any, generations: Any | None = None) -> None:
+        """
+        Holds blocks once more.
+        """
     def truncate(self, /, seq: SupportsIndex, length: SupportsIndex) -> None:
         """
         Cuts a sequence to a length.
         """
-    def unkeyed(self, /, seq: SupportsIndex) -> list[Incomplete]:
+    def unhashed_blocks(self, /, seq: SupportsIndex) -> list[Incomplete]:
         """
         Blocks that are not findable, in each group.
         """
@@ -679,9 +668,11 @@ class Manager:
         """
         Ends the pins of an owner, or all; how many.
         """
-    def usage_of(self, /, seq: SupportsIndex) -> tuple[int, int, int, int, bool]:
+    def visible_range(
+        self, /, seq: SupportsIndex, group: SupportsIndex = ...
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
         """
-        Usage in tokens: (read, created, joined, loaded, whether it was resumed).
+        What the next token of a sequence sees of a group.
         """
     def wake(self, /) -> None:
         """
@@ -982,7 +973,11 @@ class Slots:
         """
         Empty slots; `policy` is a built-in's name or a driver of a Python policy.
         """
-    def admit(
+    def advance(self, /, seqs: Any, ids: Any) -> None:
+        """
+        A decode step of many sequences.
+        """
+    def allocate(
         self,
         /,
         prompt: Any,
@@ -999,10 +994,6 @@ class Slots:
     ) -> tuple[int, int, int | None]:
         """
         A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
-        """
-    def advance(self, /, seqs: Any, ids: Any) -> None:
-        """
-        A decode step of many sequences.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -1071,7 +1062,7 @@ class Slots:
         """
         Every slot.
         """
-    def set_fingerprint(self, /, fingerprint: bytes) -> int:
+    def set_weight_version(self, /, fingerprint: bytes) -> int:
         """
         The same under other weights.
         """
@@ -1172,10 +1163,6 @@ class TierPages:
         """
         Forgets every page, those on their way too.
         """
-    def collect(self, /, free: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
-        """
-        Evicts until so many pages are free.
-        """
     def counts(self, /) -> tuple[int, int, int, int]:
         """
         (free, cached, owned, on their way) pages.
@@ -1190,7 +1177,13 @@ class TierPages:
         """
         Evicts up to `n` of the pages of `keys` that may be evicted and that the tier below has.
         """
-    def expire(self, /, now: SupportsIndex) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
+    def evict_until(self, /, free: SupportsIndex) -> list[tuple[tuple[int, int], int]]:
+        """
+        Evicts until so many pages are free.
+        """
+    def expire_until(
+        self, /, now: SupportsIndex
+    ) -> tuple[list[int], list[tuple[tuple[int, int], int]]]:
         """
         Gives up what is late: (tickets, what is forgotten).
         """
@@ -1202,14 +1195,9 @@ class TierPages:
         """
         Forgets pages and what follows them.
         """
-    def give_back(self, /, pages: Any) -> None:
+    def free(self, /, pages: Any) -> None:
         """
         Takes such pages back.
-        """
-    def lend(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
-        """
-        Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
-        them.
         """
     def load(
         self,
@@ -1276,6 +1264,11 @@ class TierPages:
         """
         Keys whose pages can be read, in the order of their places, each with its page.
         """
+    def take(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
+        """
+        Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
+        them.
+        """
     def touch(
         self,
         /,
@@ -1311,13 +1304,13 @@ class TierPolicy:
         An empty tier; `policy` is a built-in's name or a driver. Without `blocks` it has no fixed
         capacity and grows on demand.
         """
+    def acquire(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+        """
+        An owner more for each.
+        """
     def check_integrity(self, /) -> None:
         """
         Recounts the state.
-        """
-    def claim(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
-        """
-        An owner more for each.
         """
     def counts(self, /) -> tuple[int, int, int]:
         """
@@ -1360,15 +1353,15 @@ class TierPolicy:
         """
         A block enters, owned once.
         """
-    def missed(
+    def next(self, /, spared: SupportsGetItem[int, SupportsIndex]) -> int | None:
+        """
+        The next to be evicted, which stays.
+        """
+    def on_miss(
         self, /, digests: SupportsGetItem[int, SupportsLenAndGetItem[SupportsIndex]]
     ) -> None:
         """
         Blocks under these 16-byte digests are about to be got.
-        """
-    def next(self, /, spared: SupportsGetItem[int, SupportsIndex]) -> int | None:
-        """
-        The next to be evicted, which stays.
         """
     def order(self, /) -> list[int]:
         """

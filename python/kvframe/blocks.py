@@ -65,7 +65,7 @@ class BlockPool:
                 limit = f"must be an integer from 0 to {len(out)}, the room in out"
                 raise UsageError(f"count = {shown(count)}: {limit}")
             out = out[:count]
-        self._core.lend(out)
+        self._core.take_blocks(out)
         return out
 
     def _checked(self, count: object) -> int:
@@ -116,7 +116,7 @@ class BlockPool:
         Raises:
             UsageError: A block is neither findable nor held, or follows one that is not held.
         """
-        self._core.claim_blocks(blocks, generations)
+        self._core.touch_blocks(blocks, generations)
 
     def free(self, blocks: Blocks, generations: Blocks | None = None) -> None:
         """Hold each block once less, in the order of a block table.
@@ -205,7 +205,7 @@ class BlockPool:
         goes into these; the others hold their KV already (vLLM:
         ``get_unhashed_block_ids_all_groups``). Blocks that left a window are not among them.
         """
-        return self._core.unkeyed(seq)
+        return self._core.unhashed_blocks(seq)
 
     def owners(self, block: int) -> Owners:
         """Who holds a block. Looks through every table, so do not call it in every step."""
@@ -240,7 +240,7 @@ class BlockPool:
         """Handles whose prefix left the cache since the last call: the caller may free what they
         stand for.
         """
-        return self._core.take_dropped()
+        return self._core.take_detached()
 
     def __repr__(self) -> str:
         counts = self._counts()

@@ -8,11 +8,11 @@ from enum import IntEnum
 class EventKind(IntEnum):
     """What happened. ``value`` and ``other`` of the event are given where they mean something."""
 
-    ADMIT = 0
-    """A sequence was admitted; value: prompt tokens, other: found of them."""
+    ALLOCATE = 0
+    """A sequence was allocated; value: prompt tokens, other: found of them."""
     HIT = 1
     """The block was found for the sequence."""
-    ALLOCATE = 2
+    OBTAIN = 2
     """The block went to the sequence, empty."""
     COMMIT = 3
     """The sequence is computed and accepted up to value tokens."""
@@ -32,19 +32,19 @@ class EventKind(IntEnum):
     """The sequence was forked from the sequence value."""
     TRUNCATE = 10
     """The sequence was cut to value tokens with slots; other: tokens still known."""
-    CLEAR = 11
+    RESET = 11
     """Every cached block was forgotten; value: blocks freed."""
     APPEND = 12
     """The sequence grew to value tokens; other: new tokens whose ids are not known yet. Other ids
     come along."""
-    LEND = 13
-    """The block went out on loan."""
+    TAKE = 13
+    """The block was taken by itself."""
     RETURN = 14
-    """The block came back from a loan."""
+    """The block that was taken is free again."""
     FORGET = 15
     """The block is no longer findable, though it was not evicted: a superfluous copy, a reset."""
     RESUME = 16
-    """A preempted sequence came back: as ADMIT."""
+    """A preempted sequence came back: as ALLOCATE."""
     MISS = 17
     """Why no more was found for the sequence; value: the reason, group: the layer group that
     could not go on, other: full blocks looked for."""
@@ -82,7 +82,7 @@ class EventKind(IntEnum):
     """Until further notice, blocks given up wait for the step value; for none if other is 1."""
     PASS = 33
     """Steps up to value have run."""
-    COLLECT = 34
+    EVICT_UNTIL = 34
     """Room was made: value free blocks were wanted."""
     RESIZE = 35
     """The pool has value blocks from now on."""
@@ -113,7 +113,7 @@ class EventKind(IntEnum):
     FORK_PREFIX = 47
     """The first value tokens of the sequence are forked; other: 1 if a partial block is copied at
     once."""
-    CLAIM = 48
+    TOUCH_BLOCKS = 48
     """Blocks are held one by one once more; they come along as ids."""
     FREE = 49
     """Blocks are held one by one once less; they come along as ids."""
@@ -127,7 +127,7 @@ class EventKind(IntEnum):
     """A hint on the session value was taken; other: 0 retain, 1 release, 2 demote, then a byte each
     of priority and of priority after it, and 1 if it falls evenly; its duration comes along as ids,
     the low half first."""
-    CLEAR_SCOPE = 54
+    RESET_SCOPE = 54
     """What one salt, adapter or session left was forgotten; value: 1 if the salt is given, 2 if the
     adapter is, 4 if the session, which is other, is. The number of the salt's bytes, they and the
     adapter's come along as ids."""

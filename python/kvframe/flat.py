@@ -147,14 +147,12 @@ class TierPolicy(Generic[K]):
     @property
     def evictable(self) -> int:
         """Blocks without an owner."""
-        cached: int = self._core.counts()[1]
-        return cached
+        return self._core.counts()[1]
 
     @property
     def failures(self) -> int:
         """Decisions that the built-in order took because the policy failed."""
-        failures: int = self._core.failures()
-        return failures
+        return self._core.failures()
 
     # --- events of blocks -----------------------------------------------------------------------
 
@@ -167,7 +165,7 @@ class TierPolicy(Generic[K]):
             absent = [key for key in keys if key not in self._ids]
         except TypeError:
             raise _no_keys("keys", keys) from None
-        self._core.missed([self._digest(key) for key in absent])
+        self._core.on_miss([self._digest(key) for key in absent])
 
     def insert(self, key: K, *, depth: int = 0, use: Access = UNKNOWN) -> None:
         """A block enters, with one owner.
@@ -204,7 +202,7 @@ class TierPolicy(Generic[K]):
     def acquire(self, keys: Iterable[K]) -> None:
         """Give each block one more owner: it is being read, or is pinned."""
         self._check_idle()
-        self._core.claim(self._blocks(keys))
+        self._core.acquire(self._blocks(keys))
 
     def release(self, keys: Iterable[K]) -> None:
         """Take one owner from each block, given in prefix order.

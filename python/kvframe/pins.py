@@ -14,7 +14,7 @@ from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.prompts import Prompts
 from kvframe.renamed import Room
-from kvframe.request import MMItem, TokenIds, name_bytes
+from kvframe.request import MMItem, TokenIds, name_bytes, owner_name, receipt_of
 from kvframe.results import HintResult, HintStatus, Pin, PinInfo, Priority
 from kvframe.retention import Keep
 
@@ -76,23 +76,17 @@ class Pins(Room):
             HandleError: The receipt was never given out, was handed back before, or names a block
                 other than the one it was given for.
         """
-        if not isinstance(pin, Pin):
-            raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
-        self._core.unpin(pin.receipt, pin.block)
+        self._core.unpin(*receipt_of(pin, Pin))
 
     def unpin_all(self, owner: str | None = None) -> int:
         """End the pins of an owner, or all pins if None; returns how many."""
-        if owner is not None:
-            name_bytes("owner", owner)
-        return self._core.unpin_all(owner)
+        return self._core.unpin_all(owner_name(owner))
 
     def held(self, owner: str | None = None) -> list[PinInfo]:
         """The pins of an owner, or all pins if None: who holds what, until when."""
-        if owner is not None:
-            name_bytes("owner", owner)
         return [
             PinInfo(Pin(receipt, block, tokens, tokens), of, until, blocks)
-            for receipt, block, tokens, of, until, blocks in self._core.pins(owner)
+            for receipt, block, tokens, of, until, blocks in self._core.pins(owner_name(owner))
         ]
 
     def hint(

@@ -191,7 +191,7 @@ class Prompts:
             cached=cached,
             referenced=referenced,
             total=total,
-            running=len(self._core.live()),
+            running=len(self._core.running()),
             tokens=np.array([len(request) for request in requests], np.int64),
             sessions=np.array([request.session for request in requests], np.uint64),
             turns=np.array([request.turn for request in requests], np.int64),

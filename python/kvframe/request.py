@@ -66,8 +66,7 @@ def session_id(session: int | str) -> int:
     Raises:
         UsageError: It is neither a number from 0 to 2**64 - 1 nor a string that has a UTF-8 form.
     """
-    number: int = _session_id(session)
-    return number
+    return _session_id(session)
 
 
 def one_session(session: int | str | None) -> int | None:
@@ -105,6 +104,24 @@ def name_bytes(name: str, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"{name} = {shown(text)}: {error.reason} (place {error.start})") from None
+
+
+def owner_name(owner: str | None) -> str | None:
+    """The owner of pins, checked; None for all of them."""
+    if owner is not None:
+        name_bytes("owner", owner)
+    return owner
+
+
+def receipt_of(pin: object, kind: type[tuple[int, ...]]) -> tuple[int, int]:
+    """The number of a pin, and the block or slot that it names.
+
+    Raises:
+        UsageError: It is no receipt of that kind.
+    """
+    if not isinstance(pin, kind):
+        raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
+    return pin[0], pin[1]
 
 
 def items_of(extras: Iterable[MMItem]) -> list[tuple[int, int, bytes]]:

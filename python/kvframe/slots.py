@@ -8,14 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Slots as _Slots
-from kvframe.arguments import shown
 from kvframe.config import Resolved
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
-from kvframe.errors import UsageError
 from kvframe.flat import UNKNOWN, Access, resolve, row_of
 from kvframe.renamed import CACHE, Renamed
-from kvframe.request import Handles, TokenIds, name_bytes, one_session, space
+from kvframe.request import (
+    Handles,
+    TokenIds,
+    name_bytes,
+    one_session,
+    owner_name,
+    receipt_of,
+    space,
+)
 from kvframe.results import NO_COPIES, CopyPlan
 
 
@@ -134,8 +140,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def lookup(self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "") -> int:
         """Leading tokens of a prompt that some slot holds, never its last. Changes nothing."""
-        found: int = self._core.lookup(prompt, *_space(cache_salt, lora_name))
-        return found
+        return self._core.lookup(prompt, *_space(cache_salt, lora_name))
 
     def allocate(
         self, prompt: TokenIds, *, cache_salt: str = "", lora_name: str = "", use: Access = UNKNOWN
@@ -154,7 +159,8 @@ class SlotCache(metaclass=Renamed, old=CACHE):
             NeverFitsError: The prompt is longer than a slot.
             UsageError: The prompt is empty.
         """
-        seq, cached, source = self._core.admit(prompt, *_space(cache_salt, lora_name), row_of(use))
+        apart = _space(cache_salt, lora_name)
+        seq, cached, source = self._core.allocate(prompt, *apart, row_of(use))
         return SlotAllocation(seq, seq & 0xFFFFFFFF, seq >> 32, cached, source)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
@@ -212,8 +218,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def failed(self, ticket: int) -> list[int]:
         """Say that a plan's copies failed; returns the sequences that have nothing computed now."""
-        rewound: list[int] = self._core.failed(ticket)
-        return rewound
+        return self._core.failed(ticket)
 
     # --- pins -----------------------------------------------------------------------------------
 
@@ -243,24 +248,17 @@ class SlotCache(metaclass=Renamed, old=CACHE):
             HandleError: The receipt was never given out, was handed back before, or names a slot
                 other than the one it was given for.
         """
-        if not isinstance(pin, SlotPin):
-            raise UsageError(f"pin = {shown(pin)}: must be the receipt that pin() gave")
-        self._core.unpin(pin.receipt, pin.slot)
+        self._core.unpin(*receipt_of(pin, SlotPin))
 
     def unpin_all(self, owner: str | None = None) -> int:
         """End the pins of an owner, or all pins if None; returns how many."""
-        if owner is not None:
-            name_bytes("owner", owner)
-        ended: int = self._core.unpin_all(owner)
-        return ended
+        return self._core.unpin_all(owner_name(owner))
 
     def pins(self, owner: str | None = None) -> list[SlotPinInfo]:
         """The pins of an owner, or all pins if None."""
-        if owner is not None:
-            name_bytes("owner", owner)
         return [
             SlotPinInfo(SlotPin(receipt, slot, tokens), of)
-            for receipt, slot, tokens, of in self._core.pins(owner)
+            for receipt, slot, tokens, of in self._core.pins(owner_name(owner))
         ]
 
     # --- all of it ------------------------------------------------------------------------------
@@ -295,8 +293,7 @@ class SlotCache(metaclass=Renamed, old=CACHE):
 
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: as `reset_prefix_cache`, under other weights."""
-        cleared: int = self._core.set_fingerprint(name_bytes("version", version))
-        return cleared
+        return self._core.set_weight_version(name_bytes("version", version))
 
     def slots(self) -> list[Slot]:
         """Every slot, from 0 on."""

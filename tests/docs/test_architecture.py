@@ -37,7 +37,7 @@ def test_a_request_reaches_the_block_table_in_six_files() -> None:
     texts = [(ROOT / path).read_text() for _, path in steps]
     heads = [
         "def allocate(",
-        "fn admit(",
+        "fn allocate(",
         "pub fn allocate<",
         "fn find_prefix(",
         "fn obtain_row(",

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 import kvframe
-from kvframe import Config, ConfigError, KVCacheManager, Request, Resolved, UsageError, renamed
+from kvframe import (
+    Config,
+    ConfigError,
+    EventKind,
+    KVCacheManager,
+    Request,
+    Resolved,
+    UsageError,
+    renamed,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "vocabulary.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)$(.*?)(?=^## |\Z)", PAGE, flags=re.M | re.S))
@@ -64,3 +73,9 @@ def test_configuration(old: str, new: str, tmp_path: Path) -> None:
         Resolved.load(file, env={})
     now = new.removesuffix(".OPTION").partition(".")[2 if section == "tiers" else 0]
     assert now in str(caught.value)
+
+
+def test_kinds_of_the_event_log() -> None:
+    told = rows("Kinds of the event log")
+    assert [name for name in told.values() if name not in EventKind.__members__] == []
+    assert set(told) & EventKind.__members__.keys() == {"ALLOCATE"}  # it was another kind's name

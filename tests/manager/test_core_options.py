@@ -16,9 +16,12 @@ pytestmark = pytest.mark.scenario("F38")
 TRACE = b'{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}\n'
 
 SMALL = {"cache.capacity": 4, "cache.block_size": 4}
+LRU = {**SMALL, "eviction.policy": "lru"}
 
 EVICTION: dict[str, Callable[[str, Any], object]] = {
-    "Manager": lambda name, options: _core.Manager(SMALL, policy=name, policy_options=options),
+    "Manager": lambda name, options: _core.Manager(
+        {**SMALL, "eviction.policy": name, "eviction.options": options}
+    ),
     "TierPolicy": lambda name, options: _core.TierPolicy(
         blocks=4, block_size=4, policy=name, policy_options=options
     ),
@@ -35,7 +38,7 @@ EVICTION: dict[str, Callable[[str, Any], object]] = {
 
 ADMISSION: dict[str, Callable[[str, Any], object]] = {
     "Manager": lambda name, options: _core.Manager(
-        SMALL, policy="lru", admission=name, admission_options=options
+        {**LRU, "admission.policy": name, "admission.options": options}
     ),
     "TierGate": _core.TierGate,
     "replay": lambda name, options: _core.replay(
@@ -115,23 +118,23 @@ def test_every_option_of_a_schema_is_taken() -> None:
 )
 def test_unknown_keys_of_a_group(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        _core.Manager({**SMALL, "groups": [{"kind": "full"}, table]}, policy="lru")
+        _core.Manager({**LRU, "groups": [{"kind": "full"}, table]})
     assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(
     ("given", "near"),
     [
-        ({"policy": "lur"}, "lru"),
-        ({"options": {"cache.hash": "sha265"}}, "sha256"),
-        ({"options": {"cache.index": "radx"}}, "radix"),
-        ({"options": {"cache.indx": "radix"}}, "cache.index"),
-        ({"admission": "alway"}, "always"),
+        ({"eviction.policy": "lur"}, "lru"),
+        ({"cache.hash": "sha265"}, "sha256"),
+        ({"cache.index": "radx"}, "radix"),
+        ({"cache.indx": "radix"}, "cache.index"),
+        ({"admission.policy": "alway"}, "always"),
     ],
 )
 def test_names_have_a_nearest_spelling(given: dict[str, Any], near: str) -> None:
     with pytest.raises(ConfigError, match=rf"did you mean {near}\?$"):
-        _core.Manager(**{"options": SMALL, "policy": "lru", **given})
+        _core.Manager({**LRU, **given})
 
 
 @pytest.mark.parametrize(
@@ -153,8 +156,13 @@ def test_names_have_a_nearest_spelling(given: dict[str, Any], near: str) -> None
 )
 def test_a_rule_of_the_core_names_the_key(options: dict[str, Any], told: str) -> None:
     with pytest.raises(KVFrameError) as caught:
-        _core.Manager({**SMALL, **options}, policy="lru")
+        _core.Manager({**LRU, **options})
     assert str(caught.value).startswith(told)
+
+
+def test_a_manager_without_a_policy_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^eviction.policy: missing$"):
+        _core.Manager(SMALL)
 
 
 def test_every_fault_is_told_at_once() -> None:

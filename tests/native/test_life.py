@@ -65,7 +65,7 @@ def test_a_cache_that_cannot_be_made_leaves_no_state() -> None:
     before = states()
     made = driver(found(lambda: in_c("order")), Terms(SIZE))
     with pytest.raises(ConfigError, match=r"cache\.capacity = 0: must be between 1 and"):
-        _core.Manager({"cache.capacity": 0, "cache.block_size": SIZE}, policy=made)
+        _core.Manager({"cache.capacity": 0, "cache.block_size": SIZE, "eviction.policy": made})
     del made
     assert states() == before
 

@@ -141,9 +141,9 @@ class Ours:
 
     def _read_events(self) -> None:
         events = self.kv.log.take_events()
-        cleared = EventKind.CLEAR in events["kind"]
+        cleared = EventKind.RESET in events["kind"]
         for kind, block in zip(events["kind"].tolist(), events["block"].tolist(), strict=True):
-            if kind == EventKind.CLEAR:
+            if kind == EventKind.RESET:
                 self.log.append(["cleared", 0])
                 self.stored.clear()
             elif word := STORED.get(EventKind(kind)):

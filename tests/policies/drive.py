@@ -14,7 +14,7 @@ from kvframe import Retention, _core
 from .twins import TWINS, Block, Use
 from .twins.base import NEVER
 
-HIT, ALLOCATE, STORE, EVICT, RELEASE, RETAIN, ADMIT = 1, 2, 4, 5, 6, 50, 0
+HIT, OBTAIN, STORE, EVICT, RELEASE, RETAIN, ALLOCATE = 1, 2, 4, 5, 6, 50, 0
 NIL = 2**32 - 1
 
 Key = tuple[int, int]
@@ -103,16 +103,16 @@ def run(
             "cache.block_size": size,
             "cache.event_log": True,
             "retention.sessions": bool(load.hints),
-        },
-        policy=policy,
-        policy_options=options,
+            "eviction.policy": policy,
+            "eviction.options": options,
+        }
     )
     asked: dict[int, Request] = {}
     running: list[int] = []
     hints = load.hints or (None,) * len(load.requests)
     for at, (request, ending, hint) in enumerate(zip(load.requests, load.ends, hints, strict=True)):
         n = len(request.keys)
-        grant = core.admit(
+        grant = core.allocate(
             _core.Request(
                 None,
                 keys=np.array(request.keys, np.uint64).reshape(n, 2),
@@ -138,7 +138,7 @@ def run(
         if hint:
             core.hint(*hint)
         if load.hints:
-            core.expire(at)
+            core.expire_until(at)
     core.check_integrity()
     events = core.take_events()
     columns = [events[name].tolist() for name in ("kind", "seq", "block", "value", "key", "tick")]
@@ -172,10 +172,10 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
     request, at, announced, evictions = load.requests[0], 0, False, 0
     for kind, seq, number, value, key, tick in zip(*columns, strict=True):
         twin.now = tick
-        if kind in (EVICT, ALLOCATE) and not announced:
+        if kind in (EVICT, OBTAIN) and not announced:
             twin.missed(request.keys[at])
             announced = True
-        if kind == ADMIT:
+        if kind == ALLOCATE:
             request, at, announced = asked[seq], 0, False
         elif kind == HIT:
             block = blocks[number]
@@ -195,7 +195,7 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
             evictions += 1
         elif kind == RETAIN:
             blocks[number].band = value
-        elif kind == ALLOCATE:
+        elif kind == OBTAIN:
             twin.taken(number)
             at, announced = at + 1, False
         elif kind == STORE:

@@ -102,14 +102,18 @@ class Bare:
 
     def __init__(self, policy: str, capacity: int) -> None:
         self.core = _core.Manager(
-            {"cache.capacity": capacity, "cache.block_size": SIZE, "cache.event_log": True},
-            policy=policy,
+            {
+                "cache.capacity": capacity,
+                "cache.block_size": SIZE,
+                "cache.event_log": True,
+                "eviction.policy": policy,
+            }
         )
 
     def allocate(self, prompt: None, **options: Any) -> Any:
         from kvframe import Allocation
 
-        return Allocation(*self.core.admit(_core.Request(prompt, **options)))
+        return Allocation(*self.core.allocate(_core.Request(prompt, **options)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.core, name)

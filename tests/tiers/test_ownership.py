@@ -246,7 +246,7 @@ def test_what_is_taken_in_is_closed_under_prefix_and_the_latest(seed: int) -> No
     index = made.tiers.below[0].index
     assert {key for key, _ in index.stored()} == set(wanted)
     # And they go in that order: the page that is used last is evicted last.
-    gone = [key for _ in range(room) for key, _ in index.collect(index.counts()[0] + 1)]
+    gone = [key for _ in range(room) for key, _ in index.evict_until(index.counts()[0] + 1)]
     assert sorted(gone) == sorted(wanted)
     assert latest[gone[-1]] == max(latest[key] for key in wanted)
     index.check_integrity()

@@ -83,7 +83,7 @@ def test_backed_pages_die_first_and_then_whom_the_policy_names(policy: str) -> N
         engine.run(text(seed, 17))
     index = engine.tiers.host.index
     index.set_backed(engine.kv.blocks.hash_blocks(text(1, 17)), True)
-    gone = [page for _, page in index.collect(8)]
+    gone = [page for _, page in index.evict_until(8)]
     assert gone == [7, 6, 5, 4, 3, 2, 1, 0]
     engine.tiers.check_integrity()
 

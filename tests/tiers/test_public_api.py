@@ -49,7 +49,7 @@ def test_no_private_attribute_of_another_object_is_used(path: Path) -> None:
 
 
 def test_the_check_finds_private_parts_of_a_manager() -> None:
-    assert privates("self._kv._core.admit(1)") == ["1: self._kv._core"]
+    assert privates("self._kv._core.allocate(1)") == ["1: self._kv._core"]
     assert privates("kv._prompts") == ["1: kv._prompts"]
     assert privates("self._kv.lookup(1)") == []
 

@@ -16,10 +16,10 @@ from kvframe.config.origins import KEYWORD, Origins, join
 from kvframe.config.schema import EvictionConfig
 from kvframe.config.values import build
 from kvframe.errors import PluginError
-from kvframe.registry.descriptors import Descriptor, Kind
+from kvframe.registry.descriptors import DESCRIPTORS, Descriptor, Kind
 from kvframe.registry.lookup import HERE, Loaded, Registry
 from kvframe.registry.naming import is_place, named
-from kvframe.registry.places import DESCRIPTORS, policy_name
+from kvframe.registry.places import policy_name
 
 D = TypeVar("D", bound=Descriptor)
 

@@ -21,6 +21,13 @@ Budget = Annotated[
     ),
 ]
 OnError = Literal["fallback", "raise"]
+Options = Annotated[
+    dict[str, Any],
+    Meta(description="Of the policy, matcher or store that is named, checked by its schema."),
+]
+AdmissionName = Annotated[
+    str, Meta(description="Name or place of the admission policy; see: kvframe plugins.")
+]
 
 
 class SequenceCapacity(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -177,9 +184,7 @@ class EvictionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     policy: Annotated[
         str, Meta(description="Name or place of the eviction policy; see: kvframe plugins.")
     ] = "lru"
-    options: Annotated[
-        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     on_error: Annotated[
         OnError,
         Meta(description="When the policy misbehaves: fall back to the built-in order, or raise."),
@@ -197,12 +202,8 @@ class EvictionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[admission]``: which committed blocks become findable, and stay when their owner ends."""
 
-    policy: Annotated[
-        str, Meta(description="Name or place of the admission policy; see: kvframe plugins.")
-    ] = "always"
-    options: Annotated[
-        dict[str, Any], Meta(description="That policy's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    policy: AdmissionName = "always"
+    options: Options = field(default_factory=dict)
     on_error: Annotated[
         OnError, Meta(description="When the policy misbehaves: keep everything, or raise.")
     ] = "fallback"
@@ -219,9 +220,7 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "the index that cache.index names, and all that it finds."
         ),
     ] = None
-    options: Annotated[
-        dict[str, Any], Meta(description="That matcher's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     on_error: Annotated[
         OnError, Meta(description="When the matcher misbehaves: match without it, or raise.")
     ] = "fallback"
@@ -231,9 +230,7 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class TierAdmissionConfig(AdmissionConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[tiers.admission]``: what enters the tier, and when."""
 
-    policy: Annotated[
-        str, Meta(description="Name or place of the admission policy; see: kvframe plugins.")
-    ] = "write-through"
+    policy: AdmissionName = "write-through"
 
 
 class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -254,9 +251,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "is off."
         ),
     ]
-    options: Annotated[
-        dict[str, Any], Meta(description="The store's options, checked by its schema.")
-    ] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     admission: TierAdmissionConfig = field(default_factory=TierAdmissionConfig)
     in_flight: Annotated[

@@ -29,16 +29,15 @@ def core_of(
     matcher: prefix.PrefixDriver | None,
 ) -> _core.Manager:
     """The core's manager, with the drivers of policies from outside the core."""
-    chosen = resolved.eviction
-    return _core.Manager(
-        core_table(resolved.config, resolved.capacity_blocks),
-        policy=evicting or chosen.name,
-        policy_options=chosen.values,
-        admission=gate or resolved.admission.name,
-        admission_options=resolved.admission.values,
-        matched=matcher is not None,
-        mirrored=matcher is not None and matcher.is_index,
-    )
+    policies = {
+        "eviction.policy": evicting or resolved.eviction.name,
+        "eviction.options": resolved.eviction.values,
+        "admission.policy": gate or resolved.admission.name,
+        "admission.options": resolved.admission.values,
+        "prefix.matched": matcher is not None,
+        "prefix.mirrored": matcher is not None and matcher.is_index,
+    }
+    return _core.Manager({**core_table(resolved.config, resolved.capacity_blocks), **policies})
 
 
 def resolved_of(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:

@@ -181,7 +181,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """Whether `allocate` would take a request now, later or never. Changes nothing."""
         if not isinstance(request, Request):
             raise UsageError(f"request = {shown(request)}: must be a Request")
-        return AllocStatus(self._core.fits(self._prompts.rewritten([request])[0]))
+        return AllocStatus(self._core.can_allocate(self._prompts.rewritten([request])[0]))
 
     def allocate(
         self, prompt: Request | TokenIds | None, **options: Unpack[RequestOptions]
@@ -208,13 +208,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             request, attempt = prompt, dict(options)
         prompts, external_until = self._prompts, attempt.pop("external_until", None)
         if prompts.are_plain and external_until is None:
-            return Allocation(*self._core.admit(request, **attempt))
+            return Allocation(*self._core.allocate(request, **attempt))
         (held,) = prompts.waits([request])
         if held is not None:
             raise held
         cores, answers, (rewritten,) = prompts.ready([request], external_until)
         answer = answers[0] if answers else None
-        return Allocation(*self._core.admit(cores[0], **attempt, answer=answer), rewritten)
+        return Allocation(*self._core.allocate(cores[0], **attempt, answer=answer), rewritten)
 
     def rematch(self, seq: int, *, fence: int | None = None) -> int:
         """Look up again a sequence that has computed nothing yet, and take what is cached by now.
@@ -282,11 +282,11 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         `fill_placeholders` supplies the ids; until then these tokens cannot be committed.
         """
-        self._core.append_unknown(seq, count)
+        self._core.append_placeholders(seq, count)
 
     def fill_placeholders(self, seq: int, tokens: TokenIds) -> None:
         """Supply the ids of the first tokens that were appended without ids."""
-        self._core.fill(seq, tokens)
+        self._core.fill_placeholders(seq, tokens)
 
     def commit(self, seq: int, upto: int) -> CommitResult:
         """Say that the first ``upto`` tokens are computed and accepted.
@@ -516,7 +516,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         their leases, and retention priorities change as they were asked to. Durations count from
         the time that was set last. Time never goes back: an earlier ``now`` is ignored there.
         """
-        return ExpiryResult(*self._core.expire(now))
+        return ExpiryResult(*self._core.expire_until(now))
 
     def evict_until(self, free: int) -> int:
         """Evict, in the policy's order, until ``free`` blocks are free.
@@ -524,7 +524,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Returns:
             How many blocks were evicted.
         """
-        return self._core.collect(free)
+        return self._core.evict_until(free)
 
     def resize(self, blocks: int) -> None:
         """Grow or shrink the pool to ``blocks`` blocks, at the end of the ids.
@@ -570,7 +570,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         name = None if lora_name is None else name_bytes("lora_name", lora_name)
         salts = [None] if cache_salt is None else self._prompts.salts_of(cache_salt)
         number = one_session(session)
-        return sum(self._core.clear_cache(one, name, number) for one in salts)
+        return sum(self._core.reset_prefix_cache(one, name, number) for one in salts)
 
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.
@@ -580,7 +580,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Returns:
             Blocks that were freed.
         """
-        return self._core.set_fingerprint(name_bytes("version", version))
+        return self._core.set_weight_version(name_bytes("version", version))
 
     def check_integrity(self) -> None:
         """Recount owners, states, tree, index and tables: O(blocks).

@@ -134,3 +134,9 @@ class TraceForm(Descriptor):
     """A form of trace that is read: `make` answers a `kvframe.traces.TraceReader`."""
 
     kind: ClassVar[Kind] = "trace"
+
+
+DESCRIPTORS: dict[Kind, type[Descriptor]] = {
+    descriptor.kind: descriptor
+    for descriptor in (EvictionPolicy, AdmissionPolicy, PrefixMatcher, TierStore, TraceForm)
+}

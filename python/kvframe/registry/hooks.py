@@ -12,24 +12,11 @@ import pluggy
 
 from kvframe.errors import PluginError
 from kvframe.registry import hookspecs
-from kvframe.registry.descriptors import (
-    AdmissionPolicy,
-    Descriptor,
-    EvictionPolicy,
-    PrefixMatcher,
-    TierStore,
-    TraceForm,
-)
+from kvframe.registry.descriptors import DESCRIPTORS, Descriptor
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
 
-HOOKS: dict[str, type[Descriptor]] = {
-    "kvframe_eviction": EvictionPolicy,
-    "kvframe_admission": AdmissionPolicy,
-    "kvframe_prefix": PrefixMatcher,
-    "kvframe_store": TierStore,
-    "kvframe_trace": TraceForm,
-}
+HOOKS = {f"kvframe_{kind}": descriptor for kind, descriptor in DESCRIPTORS.items()}
 
 _RENAMED = {"kvframe_tier": "kvframe_store"}
 

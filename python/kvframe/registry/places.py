@@ -21,27 +21,11 @@ import msgspec
 
 from kvframe.errors import PluginError
 from kvframe.files import check_regular
-from kvframe.registry.descriptors import (
-    AdmissionPolicy,
-    Descriptor,
-    EvictionPolicy,
-    Kind,
-    PrefixMatcher,
-    TierStore,
-    TraceForm,
-)
+from kvframe.registry.descriptors import DESCRIPTORS, Descriptor, Kind
 from kvframe.registry.hooks import HOOKS
 from kvframe.registry.hookspecs import hookimpl
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
-
-DESCRIPTORS: dict[Kind, type[Descriptor]] = {
-    "eviction": EvictionPolicy,
-    "admission": AdmissionPolicy,
-    "prefix": PrefixMatcher,
-    "store": TierStore,
-    "trace": TraceForm,
-}
 
 
 def load(place: str, is_taken: Callable[[str], bool] = lambda _: False) -> object:

@@ -139,7 +139,7 @@ class BlockEvents:
                 self._out.append((e.tick, replace(self._present[e.key], origin="reused")))
             case K.EVICT | K.FORGET:
                 self._remove(e)
-            case K.CLEAR:
+            case K.RESET:
                 # The blocks that a reset removed are reported as one event.
                 while self._out and self._out[-1][0] == e.tick:
                     self._out.pop()

@@ -100,16 +100,16 @@ class Stats(Room):
 
     def miss_reason(self, seq: int) -> Miss | None:
         """Why the admission of a live sequence found no more; None with statistics off."""
-        return miss_of(self._core.miss(seq))
+        return miss_of(self._core.miss_reason(seq))
 
     def block_lifetimes(self) -> BlockLifetimes | None:
         """How long sampled blocks live; None unless ``observe.sample`` is set."""
-        kept = self._core.residency()
+        kept = self._core.block_lifetimes()
         return None if kept is None else BlockLifetimes(*kept)
 
     def request_usage(self, seq: int) -> RequestUsage:
         """What a running request cost so far; ask before it is released."""
-        return RequestUsage(*self._core.usage_of(seq))
+        return RequestUsage(*self._core.request_usage(seq))
 
     def prefix_stats(self) -> dict[str, int]:
         """How often a prefix matcher in Python failed, and how many of its answers were wrong."""

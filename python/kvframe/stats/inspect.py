@@ -80,7 +80,7 @@ class Inspect:
 
     def running(self) -> npt.NDArray[np.uint64]:
         """Handles of all running sequences, uint64."""
-        handles: npt.NDArray[np.uint64] = self._core.live()
+        handles: npt.NDArray[np.uint64] = self._core.running()
         return handles
 
     def tickets(self) -> list[Ticket]:
@@ -89,7 +89,7 @@ class Inspect:
 
     def num_readable_tokens(self, seq: int) -> int:
         """Leading tokens that may be read: committed, and not still being loaded or joined."""
-        return self._core.readable(seq)
+        return self._core.num_readable_tokens(seq)
 
     def stored_request(self, request: Request) -> Request:
         """The request as the cache knows it: itself, unless a prefix matcher rewrites prompts.
@@ -126,7 +126,7 @@ class Inspect:
         Tokens keep their absolute positions, whatever blocks were given up (for ``sink_window``:
         StreamingLLM, Xiao et al., 2023).
         """
-        visible, masked, blocks = self._core.sight(seq, group)
+        visible, masked, blocks = self._core.visible_range(seq, group)
         return VisibleRange([*map(Span._make, visible)], [*map(Span._make, masked)], blocks)
 
     def pages(self, seq: int, start: int, stop: int, group: int = 0) -> PageRange:
@@ -140,5 +140,5 @@ class Inspect:
         return PageRange(*self._core.pages(seq, start, stop, group))
 
     def __repr__(self) -> str:
-        policy, running = self.resolved.eviction.name, len(self._core.live())
+        policy, running = self.resolved.eviction.name, len(self._core.running())
         return f"Inspect({policy}; {running} running, {len(self._core.tickets())} tickets open)"

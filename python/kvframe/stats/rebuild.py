@@ -20,8 +20,8 @@ WINDOW = 1000
 
 _COUNTED = {
     K.REFUSE: "refused",
-    K.ALLOCATE: "allocated",
-    K.LEND: "lent",
+    K.OBTAIN: "allocated",
+    K.TAKE: "lent",
     K.RETURN: "returned",
     K.FORK: "forks",
     K.STORE: "stored",
@@ -84,7 +84,7 @@ class Rebuild:
         self._loads: set[int] = set()
         self._stand_ins: set[int] = set()
         self._recent: deque[tuple[int, int]] = deque(maxlen=WINDOW)
-        self._admitted = (K.ADMIT, 0, 0)
+        self._admitted = (K.ALLOCATE, 0, 0)
         self._reasons: Counter[MissReason] = Counter()
 
     def feed(self, log: Iterable[Event]) -> None:
@@ -189,7 +189,7 @@ class Rebuild:
         match e.kind:
             case K.RETAIN:
                 self._priorities[e.block] = e.value
-            case K.ALLOCATE | K.HIT | K.HOLD:
+            case K.OBTAIN | K.HIT | K.HOLD:
                 self._owners[e.block] += 1
             case K.RELEASE:
                 self._owners[e.block] -= 1
@@ -206,7 +206,7 @@ class Rebuild:
             case K.EVICT | K.FORGET:
                 self._copies[self._keys.pop(e.block)] -= 1
                 self._priorities.pop(e.block, None)
-            case K.LEND:
+            case K.TAKE:
                 self._lent.add(e.block)
             case K.RETURN:
                 self._lent.discard(e.block)
@@ -215,7 +215,7 @@ class Rebuild:
 
     def _sequence(self, e: Event) -> None:
         match e.kind:
-            case K.ADMIT | K.RESUME:
+            case K.ALLOCATE | K.RESUME:
                 self._admit(e)
             case K.MISS:
                 self._miss(e)
@@ -277,7 +277,7 @@ class Rebuild:
     def _miss(self, e: Event) -> None:
         kind, prompt, found = self._admitted
         unread = e.value == MissReason.READ_SKIPPED
-        if kind is K.ADMIT:
+        if kind is K.ALLOCATE:
             self._stats["lookup_blocks"] += e.other
             self._stats["hit_blocks"] += found // self.block_size
             self._reasons[MissReason(e.value)] += 1

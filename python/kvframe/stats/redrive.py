@@ -84,10 +84,10 @@ def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh:
         event = recorded[ahead]
         if event.kind is K.FENCE:
             core.put_fence(None if event.other else event.value)
-        elif event.kind in (K.ADMIT, K.RESUME):
-            core.admit(requests[event.seq])
+        elif event.kind in (K.ALLOCATE, K.RESUME):
+            core.allocate(requests[event.seq])
             return at
-        elif event.kind in (K.LEND, K.RETURN):
+        elif event.kind in (K.TAKE, K.RETURN):
             _loan(recorded, ahead, core)
             return at
         elif event.kind is K.PIN:
@@ -106,10 +106,10 @@ def _loan(recorded: list[Event], at: int, core: Any) -> None:
     """A loan is one call, whose blocks have a tick and a kind in common."""
     first = recorded[at]
     blocks = [e.block for e in recorded[at:] if (e.tick, e.kind) == (first.tick, first.kind)]
-    if first.kind is K.LEND:
-        core.lend(np.zeros(len(blocks), np.int32))
+    if first.kind is K.TAKE:
+        core.take_blocks(np.zeros(len(blocks), np.int32))
     else:
-        core.give_back(np.array(blocks[::-1], np.int32))
+        core.return_blocks(np.array(blocks[::-1], np.int32))
 
 
 def _publish(core: Any, event: Event) -> None:
@@ -137,13 +137,13 @@ def _clear_scope(core: Any, event: Event) -> None:
     salt, adapter = bytes(data[:size]), bytes(data[size:])
     given = [bool(event.value >> at & 1) for at in range(3)]
     scope = zip(given, (salt, adapter, event.other), strict=True)
-    core.clear_cache(*(value if there else None for there, value in scope))
+    core.reset_prefix_cache(*(value if there else None for there, value in scope))
 
 
 _VERBS: dict[K, Any] = {
     K.APPEND: _append,
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
-    K.FILL: lambda core, e: core.fill(e.seq, e.ids),
+    K.FILL: lambda core, e: core.fill_placeholders(e.seq, e.ids),
     K.COMMIT: lambda core, e: core.commit(e.seq, e.value),
     K.TRUNCATE: lambda core, e: (core.cut_known if e.other > e.value else core.truncate)(
         e.seq, e.other
@@ -158,19 +158,19 @@ _VERBS: dict[K, Any] = {
     K.LOADED: lambda core, e: core.loaded(e.value, e.other),
     K.HINT: _hint,
     K.TOUCH: lambda core, e: core.touch([e.seq]),
-    K.CLOCK: lambda core, e: core.expire(e.value),
+    K.CLOCK: lambda core, e: core.expire_until(e.value),
     K.LEASE: lambda core, e: core.lease(e.seq, e.value),
     K.PASS: lambda core, e: core.let_pass(e.value),
-    K.COLLECT: lambda core, e: core.collect(e.value),
-    K.CLEAR: lambda core, e: core.clear_cache(),
-    K.CLEAR_SCOPE: _clear_scope,
+    K.EVICT_UNTIL: lambda core, e: core.evict_until(e.value),
+    K.RESET: lambda core, e: core.reset_prefix_cache(),
+    K.RESET_SCOPE: _clear_scope,
     K.REMATCH: lambda core, e: core.rematch(e.seq),
     K.RESIZE: lambda core, e: core.resize(e.value),
     K.SLEEP: lambda core, e: core.sleep(),
     K.WAKE: lambda core, e: core.wake(),
-    K.WEIGHTS: lambda core, e: core.set_fingerprint(bytes(e.ids.tolist())),
+    K.WEIGHTS: lambda core, e: core.set_weight_version(bytes(e.ids.tolist())),
     K.UNPIN: lambda core, e: core.unpin(e.value, e.block),
-    K.CLAIM: lambda core, e: core.claim_blocks(e.ids),
+    K.TOUCH_BLOCKS: lambda core, e: core.touch_blocks(e.ids),
     K.FREE: lambda core, e: core.free_blocks(e.ids),
 }
 

@@ -182,7 +182,7 @@ def _contents(body: _Body, block_size: int | None) -> Contents:
             raise ValueError("its events are of kinds that are not known")
         if int(events["ids"].sum()) != len(ids):
             raise ValueError("its token ids are not those of its events")
-        admitted = np.isin(kinds, [EventKind.ADMIT, EventKind.RESUME])
+        admitted = np.isin(kinds, [EventKind.ALLOCATE, EventKind.RESUME])
         if not requests.keys() >= set(events["seq"][admitted].tolist()):
             raise ValueError("an admission of it has no request")
     return events, ids, requests, block_size

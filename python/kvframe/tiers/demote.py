@@ -91,7 +91,7 @@ class Demotion:
             doomed = [page for _, page in level.index.order()[:short]]
             if place < len(levels.below):
                 doomed = self._clean(place, doomed[:MOST_CLEANED])
-            levels.evicted(level, level.index.collect(free + len(doomed)))
+            levels.evicted(level, level.index.evict_until(free + len(doomed)))
 
     def refuse_loss(self, rows: int) -> None:
         """Check that so many pages fit in host memory, without evicting what ``when_full`` keeps.
@@ -192,7 +192,7 @@ class Demotion:
             return
         below.tight += 1
         if below.tight == 2:
-            gone = below.index.collect(below.index.counts()[0] + written.refused)
+            gone = below.index.evict_until(below.index.counts()[0] + written.refused)
             self._levels.evicted(below, gone)
             if gone:
                 self._put_off(place, keys)

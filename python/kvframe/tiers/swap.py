@@ -91,12 +91,12 @@ class Swap:
                 )
         weights = kv.inspect.weight_version if kv.inspect.is_current(seq) else None
         self._demotion.refuse_loss(rows)
-        slots, evicted = host.index.lend(rows)
+        slots, evicted = host.index.take(rows)
         try:
             lease = kv.pins.lease(seq, tokens) if tokens else None
             request = kv.preempt(seq)
         except Exception:
-            host.index.give_back(slots)
+            host.index.free(slots)
             raise
         levels.evicted(host, evicted)
         swapped = Swapped(request, tokens, _weights=weights, _slots=slots)
@@ -213,7 +213,7 @@ class Swap:
         host = self._levels.host
         slots, swapped._slots = swapped._slots, np.empty(0, np.uint32)
         host.left([((0, 0), int(slot)) for slot in slots])
-        host.index.give_back(slots)
+        host.index.free(slots)
 
 
 def _check_not_taken(swapped: object) -> None:

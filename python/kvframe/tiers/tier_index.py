@@ -87,13 +87,11 @@ class TierIndex:
 
     def find(self, keys: Keys) -> int:
         """Pages of a prefix that can be read now."""
-        found: int = self._core.find(keys)
-        return found
+        return self._core.find(keys)
 
     def present(self, keys: Keys) -> int:
         """Pages of a prefix that are here or on their way."""
-        present: int = self._core.present(keys)
-        return present
+        return self._core.present(keys)
 
     def store(self, keys: Keys, use: Access = UNKNOWN) -> Stored:
         """Reserve room for what is not here of a prefix.
@@ -123,16 +121,15 @@ class TierIndex:
 
     def cancel(self, ticket: int) -> Gone:
         """Cancel a transfer: the pages it brings are not findable, and `end` frees their places."""
-        gone: Gone = self._core.cancel(ticket)
-        return gone
+        return self._core.cancel(ticket)
 
     def set_deadline(self, ticket: int, at: int) -> None:
         """When a transfer is late, in milliseconds of the caller's clock."""
         self._core.set_deadline(ticket, at)
 
-    def expire(self, now: int) -> tuple[list[int], Gone]:
+    def expire_until(self, now: int) -> tuple[list[int], Gone]:
         """Give up what is late."""
-        late, forgotten = self._core.expire(now)
+        late, forgotten = self._core.expire_until(now)
         return late, forgotten
 
     def adopt(self, keys: Keys, parent: Keys | None) -> int:
@@ -142,8 +139,7 @@ class TierIndex:
             keys: In the order of their prefix.
             parent: The page before the first, of shape (1, 2); None where there is none.
         """
-        taken: int = self._core.adopt(keys, parent)
-        return taken
+        return self._core.adopt(keys, parent)
 
     def touch(self, keys: Keys, use: Access = UNKNOWN) -> None:
         """A prefix is used without being read."""
@@ -151,13 +147,11 @@ class TierIndex:
 
     def forget(self, keys: Keys) -> Gone:
         """Forget pages and what follows them."""
-        gone: Gone = self._core.forget(keys)
-        return gone
+        return self._core.forget(keys)
 
     def clear(self) -> Gone:
         """Forget every page, those on their way too."""
-        gone: Gone = self._core.clear()
-        return gone
+        return self._core.clear()
 
     def set_backed(self, keys: Keys, backed: bool) -> None:
         """Record which pages the tier below has too."""
@@ -165,8 +159,7 @@ class TierIndex:
 
     def order(self) -> Gone:
         """Pages in the order of eviction, as far as it is settled."""
-        gone: Gone = self._core.order()
-        return gone
+        return self._core.order()
 
     def unbacked(self, pages: Sequence[int]) -> list[int]:
         """Of these pages, those that the tier below lacks."""
@@ -179,29 +172,26 @@ class TierIndex:
 
     def stored(self) -> Gone:
         """Every page that can be read."""
-        gone: Gone = self._core.stored()
-        return gone
+        return self._core.stored()
 
-    def collect(self, free: int) -> Gone:
+    def evict_until(self, free: int) -> Gone:
         """Evict until so many pages are free."""
-        gone: Gone = self._core.collect(free)
-        return gone
+        return self._core.evict_until(free)
 
     def evict_backed(self, keys: Keys, most: int) -> Gone:
         """Evict up to ``most`` of these pages: those that may be evicted and that the tier below
         has.
         """
-        gone: Gone = self._core.evict_backed(keys, most)
-        return gone
+        return self._core.evict_backed(keys, most)
 
-    def lend(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
+    def take(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
         """Places for pages that the caller tracks itself, and the pages evicted for them."""
-        slots, evicted = self._core.lend(pages)
+        slots, evicted = self._core.take(pages)
         return slots, evicted
 
-    def give_back(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
+    def free(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
         """Take such places back."""
-        self._core.give_back(pages)
+        self._core.free(pages)
 
     def counts(self) -> PageCounts:
         """How many pages are free, cached, owned, on their way."""
@@ -209,8 +199,7 @@ class TierIndex:
 
     def stats(self) -> dict[str, int]:
         """What has happened, by name."""
-        stats: dict[str, int] = self._core.stats()
-        return stats
+        return self._core.stats()
 
     def take_unbacked(self) -> int:
         """Pages evicted since the last call that the tier below had not."""

@@ -342,7 +342,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         self._work.poll(timeout)
         now = self._clock()
         for level in levels.all:
-            late, forgotten = level.index.expire(now)
+            late, forgotten = level.index.expire_until(now)
             levels.left(level, forgotten)
             if late:
                 onboard.give_up_late(level, late)

@@ -47,7 +47,7 @@ def _rows(log: EventLog, name: str, size: int, unit: str | None) -> Iterator[dic
     times = _times(log, name, unit)
     ends = _ends(log)
     ids: dict[bytes, int] = {}
-    for at in np.flatnonzero(kinds == EventKind.ADMIT).tolist():
+    for at in np.flatnonzero(kinds == EventKind.ALLOCATE).tolist():
         seq = int(events["seq"][at])
         request = log.requests[seq]
         tokens, session, keys = len(request), request.session, request.keys

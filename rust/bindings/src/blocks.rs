@@ -47,7 +47,7 @@ impl Manager {
 
     /// Holds blocks once more.
     #[pyo3(signature = (blocks, generations=None))]
-    fn claim_blocks(
+    fn touch_blocks(
         &self,
         py: Python<'_>,
         blocks: &Bound<'_, PyAny>,

@@ -86,7 +86,7 @@ pub fn group_dict<'py>(
 impl Manager {
     /// What the next token of a sequence sees of a group.
     #[pyo3(signature = (seq, group=GroupNumber(0)))]
-    fn sight(&self, py: Python<'_>, seq: Seq, group: GroupNumber) -> PyResult<SightTuple> {
+    fn visible_range(&self, py: Python<'_>, seq: Seq, group: GroupNumber) -> PyResult<SightTuple> {
         let sight = self.with(py, |core| core.visible_range(seq.0, group.0))?;
         let pairs = |ranges: Vec<std::ops::Range<u32>>| {
             ranges.into_iter().map(|range| (range.start, range.end)).collect()

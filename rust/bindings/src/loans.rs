@@ -11,7 +11,7 @@ use crate::manager::Manager;
 #[pymethods]
 impl Manager {
     /// Fills `out` with raw blocks taken from the pool.
-    fn lend(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn take_blocks(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
         let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
@@ -28,7 +28,7 @@ impl Manager {
     }
 
     /// Takes raw blocks back.
-    fn give_back(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn return_blocks(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
         let blocks: Vec<i32> = readable::<i32, Ix1>(blocks)
             .map(|array| array.as_array().to_vec())
             .ok_or_else(|| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;

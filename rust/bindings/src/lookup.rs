@@ -98,7 +98,7 @@ impl Manager {
     }
 
     /// Whether a request could be admitted: 0 never, 1 later, 2 now.
-    fn fits(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
+    fn can_allocate(&self, py: Python<'_>, request: &Bound<'_, Request>) -> PyResult<u8> {
         let keys = self.keys_of(py, request.get());
         let asked = request.get().attempt(&keys);
         let fits = self.locked(py, |core| {

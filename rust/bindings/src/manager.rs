@@ -72,34 +72,27 @@ impl Manager {
 
 #[pymethods]
 impl Manager {
-    /// A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`) and
-    /// `groups`; `policy` is a built-in's name or a driver of a Python policy, and `admission` likewise.
+    /// A manager over an empty pool. `options` has the keys of a configuration (`cache.block_size`),
+    /// `groups`, and the policies: `eviction.policy` and `admission.policy`, each a built-in's name or
+    /// a driver of a Python policy, `eviction.options` and `admission.options`, `prefix.matched`
+    /// (whether Python answers lookups) and `prefix.mirrored` (whether from an index of its own).
     #[new]
-    #[pyo3(signature = (options, *, policy, policy_options=None, admission=None, admission_options=None, matched=false, mirrored=false))]
-    fn new(
-        py: Python<'_>,
-        options: &Bound<'_, PyDict>,
-        policy: &Bound<'_, PyAny>,
-        policy_options: Option<&Bound<'_, PyDict>>,
-        admission: Option<&Bound<'_, PyAny>>,
-        admission_options: Option<&Bound<'_, PyDict>>,
-        matched: bool,
-        mirrored: bool,
-    ) -> PyResult<Self> {
-        let (options, faults) = options::read(options)?;
+    fn new(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let (chosen, options) = options::chosen(options)?;
+        let (options, faults) = options::read(&options)?;
         if let Some(fault) = faults.into_iter().chain(options.faults()).next() {
             return Err(options::refused(py, &fault));
         }
         let prefix_caching = options.prefix_caching;
-        let given = policy_options.map(|o| o.clone().unbind());
-        let made = make_policy(py, policy, policy_options)?;
+        let made = make_policy(py, &chosen.eviction, chosen.eviction_options.as_ref())?;
         let hasher = Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint);
         let name = made.name.clone();
-        let (gate, admission) = make_admission(py, admission, admission_options)?;
+        let (gate, admission) =
+            make_admission(py, chosen.admission.as_ref(), chosen.admission_options.as_ref())?;
         let mut wants_keys = false;
         let host = PolicyHost::new(py, "manager", made, |eviction| {
             let core = Core::new(options, eviction)?.with_admission(gate);
-            let core = if matched { core.with_matcher(mirrored) } else { core };
+            let core = if chosen.matched { core.with_matcher(chosen.mirrored) } else { core };
             wants_keys = core.wants_keys();
             Ok(core)
         })?;
@@ -109,9 +102,9 @@ impl Manager {
             prefix_caching,
             wants_keys,
             admission,
-            admission_options: admission_options.map(|o| o.clone().unbind()),
+            admission_options: chosen.admission_options.map(Bound::unbind),
             policy: name,
-            policy_options: given,
+            policy_options: chosen.eviction_options.map(Bound::unbind),
             listeners: Listeners::default(),
         })
     }
@@ -148,7 +141,7 @@ impl Manager {
     /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
     /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
     #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None, answer=None))]
-    fn admit(
+    fn allocate(
         &self,
         py: Python<'_>,
         request: &Bound<'_, Request>,
@@ -272,7 +265,7 @@ impl Manager {
 
     /// Forgets every cached block, or those of a scope; returns how many were freed.
     #[pyo3(signature = (salt=None, adapter=None, session=None))]
-    fn clear_cache(
+    fn reset_prefix_cache(
         &self,
         py: Python<'_>,
         salt: Option<&[u8]>,

@@ -61,14 +61,17 @@ impl Manager {
     }
 
     /// Why the admission of a live sequence found no more; None with statistics off.
-    fn miss(&self, py: Python<'_>, seq: Seq) -> PyResult<Option<MissTuple>> {
+    fn miss_reason(&self, py: Python<'_>, seq: Seq) -> PyResult<Option<MissTuple>> {
         Ok(self.with(py, |core| core.miss_reason(seq.0))?.map(miss_tuple))
     }
 
     /// Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
     /// block is sampled.
     #[allow(clippy::type_complexity)]
-    fn residency<'py>(&self, py: Python<'py>) -> PyResult<Option<[Bound<'py, PyArray1<u64>>; 3]>> {
+    fn block_lifetimes<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<[Bound<'py, PyArray1<u64>>; 3]>> {
         let kept = self.locked(py, |core| {
             let samples = core.block_lifetimes();
             samples.is_on().then_some([samples.lifetime, samples.idle, samples.gap])

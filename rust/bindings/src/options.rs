@@ -49,6 +49,54 @@ pub fn read(table: &Bound<'_, PyDict>) -> PyResult<(Options, Vec<Fault>)> {
     Ok((options, faults))
 }
 
+/// The policies of a manager.
+pub struct Chosen<'py> {
+    /// A built-in's name, or a driver of a policy from outside the core.
+    pub eviction: Bound<'py, PyAny>,
+    /// What the policy is given.
+    pub eviction_options: Option<Bound<'py, PyDict>>,
+    /// As `eviction`; every block is admitted if there is none.
+    pub admission: Option<Bound<'py, PyAny>>,
+    /// What the policy is given.
+    pub admission_options: Option<Bound<'py, PyDict>>,
+    /// Whether Python answers lookups.
+    pub matched: bool,
+    /// Whether it does so from an index of its own.
+    pub mirrored: bool,
+}
+
+/// The policies that a manager's table names, and the rest of the table: options of the core.
+///
+/// # Errors
+/// `ConfigError`: no eviction policy is named.
+pub fn chosen<'py>(table: &Bound<'py, PyDict>) -> PyResult<(Chosen<'py>, Bound<'py, PyDict>)> {
+    let rest = table.copy()?;
+    let take = |key: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = rest.get_item(key)?;
+        if value.is_some() {
+            rest.del_item(key)?;
+        }
+        Ok(value.filter(|value| !value.is_none()))
+    };
+    let options = |key: &str| -> PyResult<Option<Bound<'py, PyDict>>> {
+        take(key)?.map(|value| Ok(value.extract::<Bound<'py, PyDict>>()?)).transpose()
+    };
+    let flag =
+        |key: &str| -> PyResult<bool> { take(key)?.map_or(Ok(false), |value| value.extract()) };
+    let Some(eviction) = take("eviction.policy")? else {
+        return Err(raise(table.py(), "ConfigError", "eviction.policy: missing".into()));
+    };
+    let chosen = Chosen {
+        eviction,
+        eviction_options: options("eviction.options")?,
+        admission: take("admission.policy")?,
+        admission_options: options("admission.options")?,
+        matched: flag("prefix.matched")?,
+        mirrored: flag("prefix.mirrored")?,
+    };
+    Ok((chosen, rest))
+}
+
 /// The error of a fault, by its key.
 pub fn refused(py: Python<'_>, fault: &Fault) -> PyErr {
     let value = fault.value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default();

@@ -118,7 +118,7 @@ impl TierPages {
     }
 
     /// Gives up what is late: (tickets, what is forgotten).
-    fn expire(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, EvictedTuple)> {
+    fn expire_until(&self, py: Python<'_>, now: u64) -> PyResult<(Vec<u64>, EvictedTuple)> {
         let (late, forgotten) = self.core.with(py, |core| core.expire_until(now))?;
         Ok((late, gone(forgotten)))
     }
@@ -176,7 +176,7 @@ impl TierPages {
     }
 
     /// Evicts until so many pages are free.
-    fn collect(&self, py: Python<'_>, free: u32) -> PyResult<EvictedTuple> {
+    fn evict_until(&self, py: Python<'_>, free: u32) -> PyResult<EvictedTuple> {
         self.core.with_victims(py, |core| core.evict_until(free)).map(gone)
     }
 
@@ -193,7 +193,7 @@ impl TierPages {
 
     /// Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
     /// them.
-    fn lend<'py>(
+    fn take<'py>(
         &self,
         py: Python<'py>,
         pages: u32,
@@ -203,7 +203,7 @@ impl TierPages {
     }
 
     /// Takes such pages back.
-    fn give_back(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn free(&self, py: Python<'_>, pages: &Bound<'_, PyAny>) -> PyResult<()> {
         let pages = tokens(pages, "pages")?;
         self.core.with(py, |core| core.free(&pages))
     }

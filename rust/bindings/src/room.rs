@@ -37,12 +37,12 @@ fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
 #[pymethods]
 impl Manager {
     /// Slots for tokens whose ids come later.
-    fn append_unknown(&self, py: Python<'_>, seq: Seq, count: Count) -> PyResult<()> {
+    fn append_placeholders(&self, py: Python<'_>, seq: Seq, count: Count) -> PyResult<()> {
         self.with_victims(py, |core| core.append_placeholders(seq.0, count.0))
     }
 
     /// The ids of the first tokens that were appended without.
-    fn fill(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn fill_placeholders(&self, py: Python<'_>, seq: Seq, ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let ids = tokens(ids, "tokens")?;
         self.with(py, |core| core.fill_placeholders(seq.0, &ids))
     }
@@ -166,7 +166,7 @@ impl Manager {
     }
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
-    fn collect(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
+    fn evict_until(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
         match self.host.outside() {
             Outside::Nothing => self.with_long(py, |core| core.evict_until(free.0)),
             _ => self.with_victims(py, |core| core.evict_until(free.0)),
@@ -189,7 +189,7 @@ impl Manager {
     }
 
     /// The weights have changed; returns how many cached blocks were freed.
-    fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
+    fn set_weight_version(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
         let freed = self.locked_long(py, |core| {
             let freed = core.set_weight_version(fingerprint);
             let options = core.options();

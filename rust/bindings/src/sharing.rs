@@ -41,7 +41,7 @@ impl Manager {
     }
 
     /// Tokens that may be read.
-    fn readable(&self, py: Python<'_>, seq: Seq) -> PyResult<u32> {
+    fn num_readable_tokens(&self, py: Python<'_>, seq: Seq) -> PyResult<u32> {
         self.with(py, |core| core.num_readable_tokens(seq.0))
     }
 
@@ -62,7 +62,11 @@ impl Manager {
     }
 
     /// Blocks that are not findable, in each group.
-    fn unkeyed<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<Vec<Bound<'py, PyArray1<i32>>>> {
+    fn unhashed_blocks<'py>(
+        &self,
+        py: Python<'py>,
+        seq: Seq,
+    ) -> PyResult<Vec<Bound<'py, PyArray1<i32>>>> {
         let groups = self.with(py, |core| core.unhashed_blocks(seq.0))?;
         let array =
             |blocks: Vec<_>| PyArray1::from_iter(py, blocks.into_iter().map(|b| entry(b, -1)));
@@ -70,7 +74,7 @@ impl Manager {
     }
 
     /// Usage in tokens: (read, created, joined, loaded, whether it was resumed).
-    fn usage_of(&self, py: Python<'_>, seq: Seq) -> PyResult<(u32, u32, u32, u32, bool)> {
+    fn request_usage(&self, py: Python<'_>, seq: Seq) -> PyResult<(u32, u32, u32, u32, bool)> {
         let usage = self.with(py, |core| core.usage_of(seq.0))?;
         Ok((usage.read, usage.created, usage.joined, usage.loaded, usage.resumed))
     }
@@ -87,7 +91,7 @@ impl Manager {
     }
 
     /// Handles whose prefix is gone, since the last call.
-    fn take_dropped(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+    fn take_detached(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         self.locked(py, kvframe_core::Manager::take_detached)
     }
 
@@ -104,7 +108,11 @@ impl Manager {
     /// Settles what has lapsed; returns (tickets, sequences cut, receipts of pins, blocks with another
     /// priority).
     #[allow(clippy::type_complexity)]
-    fn expire(&self, py: Python<'_>, now: Now) -> PyResult<(Vec<u64>, Vec<u64>, Vec<u64>, u32)> {
+    fn expire_until(
+        &self,
+        py: Python<'_>,
+        now: Now,
+    ) -> PyResult<(Vec<u64>, Vec<u64>, Vec<u64>, u32)> {
         let lapsed = self.with(py, |core| core.expire_until(now.0))?;
         let pins = lapsed.pins.iter().map(|receipt| receipt.id).collect();
         Ok((lapsed.tickets, lapsed.cut, pins, lapsed.blocks))

@@ -59,7 +59,7 @@ impl Slots {
     }
 
     /// A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
-    fn admit(
+    fn allocate(
         &self,
         py: Python<'_>,
         prompt: &Bound<'_, PyAny>,
@@ -176,7 +176,7 @@ impl Slots {
     }
 
     /// The same under other weights.
-    fn set_fingerprint(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
+    fn set_weight_version(&self, py: Python<'_>, fingerprint: &[u8]) -> PyResult<u32> {
         self.core.with(py, |core| core.set_weight_version(fingerprint))
     }
 

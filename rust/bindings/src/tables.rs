@@ -158,7 +158,7 @@ impl Manager {
     }
 
     /// Handles of the live sequences, in no order that means anything.
-    fn live<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    fn running<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
         let live = self.locked(py, |core| core.running())?;
         Ok(PyArray1::from_vec(py, live))
     }

@@ -51,7 +51,7 @@ impl TierPolicy {
     }
 
     /// Blocks under these 16-byte digests are about to be got.
-    fn missed(&self, py: Python<'_>, digests: Vec<[u8; 16]>) -> PyResult<()> {
+    fn on_miss(&self, py: Python<'_>, digests: Vec<[u8; 16]>) -> PyResult<()> {
         let keys: Vec<Key> = digests.into_iter().map(|d| Key(u128::from_le_bytes(d))).collect();
         self.core.locked(py, |core| core.on_miss(&keys))
     }
@@ -79,7 +79,7 @@ impl TierPolicy {
     }
 
     /// An owner more for each.
-    fn claim(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
+    fn acquire(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
         self.core.with(py, |core| core.acquire(&blocks))
     }
 

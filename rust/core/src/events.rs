@@ -14,11 +14,11 @@ use crate::sequence::SeqId;
 #[repr(u8)]
 pub enum Kind {
     /// A sequence was allocated; `value`: prompt tokens, `other`: found of them.
-    Admit = 0,
+    Allocate = 0,
     /// `block` was found for `seq`.
     Hit = 1,
     /// `block` went to `seq`, empty.
-    Allocate = 2,
+    Obtain = 2,
     /// `seq` is computed and accepted up to `value` tokens.
     Commit = 3,
     /// `block` became findable under `key`, after `parent`; `value`: its parent block, `other`: its
@@ -38,17 +38,17 @@ pub enum Kind {
     /// `seq` was cut to `value` tokens with slots; `other`: tokens still known.
     Truncate = 10,
     /// Every cached block was forgotten; `value`: blocks freed.
-    Clear = 11,
+    Reset = 11,
     /// `seq` grew to `value` tokens; `other`: new tokens whose ids are not known yet. Other ids come
     /// along.
     Append = 12,
     /// `block` went out on loan.
-    Lend = 13,
+    Take = 13,
     /// `block` came back from a loan.
     Return = 14,
     /// `block` is no longer findable, though it was not evicted: a superfluous copy, a reset.
     Forget = 15,
-    /// A preempted sequence came back: as `Admit`.
+    /// A preempted sequence came back: as `Allocate`.
     Resume = 16,
     /// Why no more was found for `seq`; `value`: the reason, `group`: the layer group that could not
     /// go on, `other`: full blocks looked for.
@@ -86,7 +86,7 @@ pub enum Kind {
     /// Steps up to `value` have run.
     Pass = 33,
     /// Room was made: `value` free blocks were wanted.
-    Collect = 34,
+    EvictUntil = 34,
     /// The pool has `value` blocks from now on.
     Resize = 35,
     /// No sequence is allocated any more.
@@ -114,7 +114,7 @@ pub enum Kind {
     /// The first `value` tokens of `seq` are forked; `other`: 1 if a partial block is copied at once.
     ForkPrefix = 47,
     /// Blocks are held one by one once more; they are logged as ids.
-    Claim = 48,
+    TouchBlocks = 48,
     /// Blocks are held one by one once less; they are logged as ids.
     Free = 49,
     /// `block` has the retention priority `value` from now on.
@@ -130,7 +130,7 @@ pub enum Kind {
     /// What one salt, adapter or session left was forgotten; `value`: 1 if the salt is given, 2 if
     /// the adapter is, 4 if the session, which is `other`, is. The number of the salt's bytes,
     /// these bytes and the adapter's are logged as ids.
-    ClearScope = 54,
+    ResetScope = 54,
     /// `seq` was looked up again: `value` tokens need not be computed, which were `other`. The
     /// tokens of its prompt, 1 if it came back after a preemption, and 1 if blocks found are
     /// counted, are logged as ids.

@@ -142,7 +142,7 @@ impl Twin {
                 self.touch(e.block, e.seq, next, e.tick);
                 self.block(e.block).owners += 1;
             }
-            Kind::Allocate => {
+            Kind::Obtain => {
                 let bucket = DEFAULT_PRIORITY;
                 let fresh = Block { owners: 1, age: self.age, bucket, ..Block::default() };
                 let old = self.blocks.insert(e.block, fresh);

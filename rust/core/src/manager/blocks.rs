@@ -91,7 +91,7 @@ impl Manager {
             return Err(self.misused("claim", block, why));
         }
         self.store.tick();
-        self.store.note_ids(Kind::Claim, 0, (0, 0), blocks);
+        self.store.note_ids(Kind::TouchBlocks, 0, (0, 0), blocks);
         self.store.used(blocks, 0);
         for &block in blocks {
             self.store.note_block(Kind::Hit, 0, block, 0);

@@ -14,7 +14,7 @@ impl Manager {
         self.store.attached_mut().drop_below();
         self.sequences.make_private();
         self.transfers.clear_computing();
-        self.store.note(Kind::Clear, 0, u64::from(freed));
+        self.store.note(Kind::Reset, 0, u64::from(freed));
         freed
     }
 
@@ -55,7 +55,7 @@ impl Manager {
         let (salt, adapter) = (salt.unwrap_or_default(), adapter.unwrap_or_default());
         let bytes = salt.iter().chain(adapter).map(|&byte| u32::from(byte));
         let ids: Vec<u32> = std::iter::once(salt.len() as u32).chain(bytes).collect();
-        self.store.note_ids(Kind::ClearScope, 0, (given, session.unwrap_or_default()), &ids);
+        self.store.note_ids(Kind::ResetScope, 0, (given, session.unwrap_or_default()), &ids);
     }
 
     /// The space of a sequence's keys.

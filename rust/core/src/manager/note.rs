@@ -28,7 +28,7 @@ impl Manager {
     ) {
         if self.store.is_logging() {
             let cached = u64::from(found * self.block_size());
-            let kind = if request.resumed { Kind::Resume } else { Kind::Admit };
+            let kind = if request.resumed { Kind::Resume } else { Kind::Allocate };
             self.store.note_two(kind, seq, u64::from(known), cached);
             self.store.note_request(seq, request.to_request());
         }

@@ -103,7 +103,7 @@ impl Manager {
         }
         self.store.check_room(self.pool().free() + short, 0)?;
         self.store.tick();
-        self.store.note(Kind::Collect, 0, u64::from(free));
+        self.store.note(Kind::EvictUntil, 0, u64::from(free));
         for _ in 0..short {
             let Some(victim) = self.store.next_victim() else { break };
             self.store.evict(victim);

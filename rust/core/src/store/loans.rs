@@ -32,7 +32,7 @@ impl Store {
     fn note_lent(&mut self, blocks: &[BlockId]) {
         // They may be published by themselves.
         self.policy.take(blocks);
-        self.note_blocks(Kind::Lend, 0, blocks.iter(), 0);
+        self.note_blocks(Kind::Take, 0, blocks.iter(), 0);
     }
 
     /// Ends the loans of `blocks`, which are free once they are taken back, up to the first that is not on

@@ -233,7 +233,7 @@ impl Store {
         let block = self.pool.take(group as u8)?;
         self.policy.take(&[block]);
         self.stats.allocated += 1;
-        self.note_block(Kind::Allocate, seq, block, 0);
+        self.note_block(Kind::Obtain, seq, block, 0);
         Some(block)
     }
 
