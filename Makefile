@@ -42,6 +42,9 @@ bench: setup
 # What a random test tries depends on no luck: proptest draws from this seed, all else from a fixed one.
 export PROPTEST_RNG_SEED ?= 20261
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+# What make check runs: hand-written rules and both models, which say most a second.
+FAST := rules verbs defects groups property
+FOLDERS := tests/manager tests/oracle tests/config tests/slots tests/router tests/tier
 
 check: setup
 	cargo fmt --all --check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +127,7 @@ class Pool:
         leaves = [b for b in self.cached() if b.id not in followed]
         return sorted(leaves, key=self.rank) if self.rank else leaves
 
-    def hear(self, events: dict[str, Any]) -> None:
+    def hear(self, events: Mapping[str, Any]) -> None:
         """Who died in a call, and the priorities that blocks had when it did."""
         columns = (events[name].tolist() for name in ("kind", "block", "value"))
         for kind, block, value in zip(*columns, strict=True):
