@@ -39,17 +39,15 @@ def optional(files: list[Path], root: Path) -> set[tuple[Path, str]]:
         for name, node in module.definitions.items()
         if name not in TOOLS and (module.skips or skips(node))
     }
-    while True:
-        more = {
-            (path, name)
-            for path, module in modules.items()
-            for name, node in module.definitions.items()
-            if name not in TOOLS and (path, name) not in found
-            if any(thing in found for thing in used(path, module, node, modules))
-        }
-        if not more:
-            return found
+    uses = {
+        (path, name): set(used(path, module, node, modules))
+        for path, module in modules.items()
+        for name, node in module.definitions.items()
+        if name not in TOOLS
+    }
+    while more := {one for one, of in uses.items() if one not in found and of & found}:
         found |= more
+    return found
 
 
 def read(path: Path, root: Path) -> Module:

@@ -5,24 +5,31 @@ What is covered: ``python -m tests.conformance.index``.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from .index import BUILT, MOST_NOT_APPLYING, PLUGINS, TESTS, Row, marks, missing, report, rows
+from .index import BUILT, MOST_NOT_APPLYING, PLUGINS, TESTS, Mark, Row, marks, missing, report, rows
 from .optional import optional
+
+
+@cache
+def told() -> list[Mark]:
+    """All there are: reading every test takes seconds."""
+    return list(marks())
 
 
 def test_markers_name_rows_that_exist() -> None:
     titles = rows()
-    unknown = [f"{m.file.name}:{m.line}: {m.row}" for m in marks() if m.row not in titles]
+    unknown = [f"{m.file.name}:{m.line}: {m.row}" for m in told() if m.row not in titles]
     assert not unknown, "no such row: " + "; ".join(unknown)
 
 
 def test_every_row_of_a_built_area_has_a_test() -> None:
     titles = rows()
     assert set(BUILT) <= {row.area for row in titles.values()}
-    without = [f"{row.id} ({row.title})" for row in missing(titles, list(marks()))]
+    without = [f"{row.id} ({row.title})" for row in missing(titles, told())]
     assert not without, f"{len(without)} rows without a test: " + "; ".join(without)
 
 
@@ -35,7 +42,7 @@ def test_every_row_has_a_test_that_needs_no_optional_peer() -> None:
     )
     skipped = optional(files, TESTS.parent)
     served: dict[str, bool] = {}
-    for mark in marks():
+    for mark in told():
         always = mark.file.suffix == ".rs" or (mark.file, mark.test) not in skipped
         served[mark.row] = served.get(mark.row, False) or always
     only = sorted(row for row, always in served.items() if not always)
@@ -103,13 +110,13 @@ def test_the_index_finds_markers_and_reports_them(tmp_path: Path) -> None:
         "I5": Row("I5", "five", "control", "a", "nobody has five"),
         "I6": Row("I6", "six", "elsewhere", "a"),
     }
-    told = report(titles, found)
-    assert told.startswith("1 of 4 scenarios have a test\n")
-    assert "control (built): 1 of 3\n" in told
-    assert "elsewhere (not built yet): 0 of 1\n" in told
-    assert "I1      one: test_a.py::test_one, b.rs::b" in told
-    assert "I4      four: -" in told
-    assert "I5      five: does not apply: nobody has five" in told
+    said = report(titles, found)
+    assert said.startswith("1 of 4 scenarios have a test\n")
+    assert "control (built): 1 of 3\n" in said
+    assert "elsewhere (not built yet): 0 of 1\n" in said
+    assert "I1      one: test_a.py::test_one, b.rs::b" in said
+    assert "I4      four: -" in said
+    assert "I5      five: does not apply: nobody has five" in said
     assert [row.id for row in missing(titles, found, ("control",))] == ["I4"]
     assert [row.id for row in missing(titles, found, ("elsewhere",))] == ["I6"]
 

@@ -17,7 +17,7 @@ from kvframe import (
 )
 from kvframe.policies import BatchedAdmission
 
-from .helpers import INDEX, VERSION
+from .helpers import INDEX, VERSION, installed
 
 
 class GateHolder:
@@ -62,7 +62,7 @@ def gated(
         admission=admission,
         groups=list(groups) or [GroupConfig(name="full")],
     )
-    return KVCacheManager(config.resolve(known))
+    return KVCacheManager(config.resolve(known or installed()))
 
 
 class UsedTwice(BatchedAdmission):

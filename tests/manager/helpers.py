@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,6 +40,12 @@ class Holder:
         return [self.policy]
 
 
+@cache
+def installed() -> Registry:
+    """What is installed, looked up once: that takes longer than most tests of a manager."""
+    return Registry()
+
+
 def registry(
     name: str, make: Callable[[Any], object], options: type[msgspec.Struct] | None = None
 ) -> Registry:
@@ -70,7 +77,7 @@ def manager(
         ),
         groups=list(groups) or [GroupConfig(name="full")],
     )
-    return KVCacheManager(config.resolve(known))
+    return KVCacheManager(config.resolve(known or installed()))
 
 
 def cached(kv: KVCacheManager, tokens: Iterable[int], **space: Any) -> None:

@@ -18,7 +18,7 @@ from kvframe import (
 )
 from kvframe.policies import BatchedIndex, BatchedPrefix, Prompts
 
-from .helpers import INDEX, VERSION
+from .helpers import INDEX, VERSION, installed
 
 
 class MatchHolder:
@@ -57,7 +57,7 @@ def matched(
         policy=name, on_error=on_error, budget_ms=budget_ms, options=options or {}
     )
     cache_config = CacheConfig(capacity=blocks, block_size=4, **cache)
-    return KVCacheManager(Config(cache=cache_config, prefix=prefix).resolve(known))
+    return KVCacheManager(Config(cache=cache_config, prefix=prefix).resolve(known or installed()))
 
 
 class DictIndex(BatchedIndex):

@@ -30,7 +30,7 @@ def keep(name: str, detail: str) -> None:
 
 
 FIRST = ["rules", "defects", "verbs", "groups", "lib", "tier_pages"]
-LAST = ["radix", "slots", "memory", "router", "router_full", "property"]
+LAST = ["order", "rules_radix", "radix", "slots", "memory", "router", "router_full", "property"]
 """Where nothing is known: hand-written rules first, and the slow last."""
 
 

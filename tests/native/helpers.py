@@ -19,6 +19,8 @@ from kvframe.config import Chosen
 from kvframe.native import ABI, CAPSULE, NativePolicy, include_dir
 from kvframe.registry import Loaded
 
+from ..manager.helpers import installed
+
 HERE = Path(__file__).parent
 VERSION = "3.2.1"
 
@@ -125,7 +127,9 @@ def manager(
         cache=CacheConfig(capacity=blocks, block_size=block_size, **cache),
         eviction=EvictionConfig(policy="lru", on_error=on_error, window=window),
     )
-    return KVCacheManager(replace(config.resolve(), eviction=Chosen(found(make, way, name))))
+    return KVCacheManager(
+        replace(config.resolve(installed()), eviction=Chosen(found(make, way, name)))
+    )
 
 
 def serve(kv: KVCacheManager, first: int, tokens: int) -> int:
