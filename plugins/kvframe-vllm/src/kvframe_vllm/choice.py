@@ -1,0 +1,55 @@
+"""Which policy the configuration asks for.
+
+One text, the same everywhere: a policy as kvframe's command line names it (``lfu``,
+``s3-fifo:small_percent=20``), or the path of a ``.toml`` file, of which ``[eviction]`` is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kvframe.config import Resolved
+from kvframe.errors import ConfigError
+
+VARIABLE = "KVFRAME_VLLM_POLICY"
+"""The environment variable that holds the text."""
+
+KEY = "kvframe"
+"""The key of ``additional_config`` that does."""
+
+
+def asked(vllm_config: Any) -> str | None:
+    """The text that vLLM's ``additional_config`` or the environment holds; None if neither.
+
+    Raises:
+        ConfigError: It is no text.
+    """
+    additional = getattr(vllm_config, "additional_config", None)
+    found = additional.get(KEY) if isinstance(additional, Mapping) else None
+    return text_of(found, f"additional_config[{KEY!r}]") or os.environ.get(VARIABLE) or None
+
+
+def text_of(found: object, where: str) -> str | None:
+    """``found`` as a text.
+
+    Raises:
+        ConfigError: It is neither a text nor None.
+    """
+    if found is None or isinstance(found, str):
+        return found
+    raise ConfigError(f"{where} = {found!r}: must be a policy's name, or the path of a .toml file")
+
+
+def resolved(text: str | None) -> Resolved:
+    """The configuration that the text stands for; None is what kvframe finds by itself.
+
+    Raises:
+        ConfigError, PluginError: It stands for none.
+    """
+    if text is None:
+        return Resolved.load()
+    if text.endswith(".toml"):
+        return Resolved.load(text)
+    return Resolved.load(os.devnull, env={}, eviction={"policy": text})

@@ -1,0 +1,5 @@
+"""Where this package's messages go: vLLM's own log."""
+
+import logging
+
+logger = logging.getLogger("vllm.kvframe")

@@ -1,0 +1,8 @@
+"""vLLM's own scheduler without a model or a GPU: what a policy does to its prefix cache.
+
+``python -m kvframe_vllm.replay`` prints a table, stock beside policies.
+
+``workload``   requests: families with a shared prefix among scans
+``engine``     a scheduler on a made-up model, and the loop around it
+``check``      what must hold after every step
+"""

@@ -1,0 +1,128 @@
+"""``python -m kvframe_vllm.replay``: hit rates of vLLM's scheduler, stock beside policies."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import logging
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from kvframe.errors import KVFrameError
+from kvframe.registry import Registry
+from kvframe_vllm.choice import resolved
+from kvframe_vllm.install import put_in, unfit
+from kvframe_vllm.replay.check import check_step
+from kvframe_vllm.replay.engine import Load, requests, run, scheduler
+from kvframe_vllm.replay.workload import Families
+
+STOCK = "stock"
+
+
+def main() -> None:
+    """Run every policy at every size; print a table, and write the record if a file is named."""
+    asked = arguments()
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+    prompts = Families(requests=asked.requests).prompts()
+    policies = [STOCK, *(installed() if asked.policies == "all" else asked.policies.split(","))]
+    sizes = [int(size) for size in asked.blocks.split(",")]
+    print(f"{'policy':<16}" + "".join(f"{size:>9}" for size in sizes), flush=True)
+    cells = []
+    for policy in policies:
+        print(f"{policy:<16}", end="", flush=True)
+        for size in sizes:
+            cell = measure(policy, size, prompts, asked)
+            print(f"{cell.get('hit_rate', '-'):>9}", end="", flush=True)
+            cells.append(cell)
+        print(f"  {remark(policy, cells)}", flush=True)
+    if asked.json:
+        Path(asked.json).write_text(json.dumps(record(cells), indent=1) + "\n", encoding="utf-8")
+
+
+def remark(policy: str, cells: list[dict[str, Any]]) -> str:
+    """What else there is to say of a policy: why it has no numbers, or that it changed nothing."""
+    mine = [cell for cell in cells if cell["policy"] == policy]
+    if reason := mine[-1].get("error"):
+        return str(reason)
+    stock = {cell["blocks"]: cell["tables"] for cell in cells if cell["policy"] == STOCK}
+    same = all(cell["tables"] == stock[cell["blocks"]] for cell in mine)
+    return "the same blocks as stock" if same and policy != STOCK else ""
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay", description=__doc__)
+    parser.add_argument("--policies", default="lru,lfu", help="names by comma, or all")
+    parser.add_argument("--blocks", default="300,500,700", help="blocks of the pool, by comma")
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--asynchronous", action="store_true", help="as vLLM serves")
+    parser.add_argument("--check", action="store_true", help="check every step (slow)")
+    parser.add_argument("--json", help="file for the record")
+    return parser.parse_args()
+
+
+def installed() -> list[str]:
+    """Every installed eviction policy that needs no future."""
+    registry = Registry()
+    rows = [row.name for row in registry.list() if row.kind == "eviction"]
+    return sorted(name for name in rows if not registry.eviction(name).descriptor.replay_only)
+
+
+def measure(
+    policy: str, blocks: int, prompts: list[list[int]], asked: argparse.Namespace
+) -> dict[str, Any]:
+    """One cell of the table."""
+    load = Load(blocks=blocks, asynchronous=asked.asynchronous)
+    cell: dict[str, Any] = {"policy": policy, "blocks": blocks}
+    made = scheduler(load)
+    pool = made.kv_cache_manager.block_pool
+    try:
+        if policy != STOCK:
+            if reason := unfit(pool):
+                raise SystemExit(f"kvframe cannot rule this pool: {reason}")
+            put_in(pool, resolved(policy))
+    except KVFrameError as error:
+        return cell | {"error": str(error)}
+    for request in requests(prompts, load.block_size):
+        made.add_request(request)
+
+    def after(done: Any, output: Any) -> None:
+        if asked.check:
+            check_step(made, done, output, load.block_size)
+
+    done = run(made, load, after=after)
+    queue = pool.free_block_queue
+    tokens = sum(map(len, prompts))
+    cell |= {
+        "prompt_tokens": tokens,
+        "hit_tokens": sum(done.hits.values()),
+        "hit_rate": f"{sum(done.hits.values()) / tokens:.4f}",
+        "steps": done.steps,
+        "resumed": done.resumed,
+        # Equal where every request had the same blocks.
+        "tables": hashlib.sha256(repr(sorted(done.tables.items())).encode()).hexdigest()[:16],
+    }
+    if policy != STOCK:
+        cell |= {"evictions": queue.core.evictions, "failures": queue.core.failures}
+    return cell
+
+
+def record(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """The cells with what they were measured by."""
+    names = ("vllm", "kvframe", "kvframe-vllm", "torch", "numpy")
+    return {
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["python -m kvframe_vllm.replay", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in names},
+        "cells": cells,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What must hold after every step, whatever the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvframe_vllm.queue import PolicyQueue
+from kvframe_vllm.replay.engine import Run
+
+
+def check_step(made: Any, run: Run, output: Any, block_size: int) -> None:
+    """The worker's tables are the manager's; no block holds two contents; the queue is whole.
+
+    Raises:
+        AssertionError: Something disagrees.
+    """
+    contents: dict[int, tuple[Any, ...]] = {}
+    for name in output.num_scheduled_tokens:
+        request = made.requests[name]
+        tables = made.kv_cache_manager.get_block_ids(name)
+        assert [list(table) for table in tables] == run.tables[name], f"request {name}"
+        keys = request.block_hashes[: request.num_computed_tokens // block_size]
+        for group, table in enumerate(tables):
+            for block, key in zip(table, keys, strict=False):
+                held = contents.setdefault(block, (group, key)) if block else (group, key)
+                assert held == (group, key), f"block {block} holds two contents"
+    check_pool(made.kv_cache_manager.block_pool)
+
+
+def check_pool(pool: Any) -> None:
+    """The queue has exactly the blocks without an owner, and ranks those that have a hash.
+
+    Raises:
+        AssertionError: Something disagrees.
+    """
+    unowned = {block.block_id for block in pool.blocks if not block.ref_cnt and not block.is_null}
+    queue = pool.free_block_queue
+    listed = [block.block_id for block in queue.get_all_free_blocks()]
+    assert len(listed) == len(set(listed)) == queue.num_free_blocks
+    assert set(listed) == unowned
+    if isinstance(queue, PolicyQueue):
+        queue.core.check_integrity()
+        assert queue.core.available == len(unowned)
+        bare = [pool.blocks[block].block_hash is None for block in listed]
+        assert bare == sorted(bare, reverse=True), "a block without a hash comes after one with"

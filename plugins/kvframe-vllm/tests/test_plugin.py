@@ -1,0 +1,323 @@
+"""vLLM's own scheduler, without a model: under lru it is stock to the block.
+
+Runs where vLLM can be imported; a GPU is not needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed here", allow_module_level=True)
+
+from kvframe_vllm import choice, plugin, releases
+from kvframe_vllm.connector import KvframeConnector
+from kvframe_vllm.install import install, put_in, take_out
+from kvframe_vllm.pool import PolicyBlockPool
+from kvframe_vllm.queue import PolicyQueue
+from kvframe_vllm.replay.check import check_pool, check_step
+from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
+from kvframe_vllm.replay.workload import Families
+from vllm.lora.request import LoRARequest
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.request import Request, RequestStatus
+
+PROMPTS = Families().prompts()
+SCHEDULER = "kvframe_vllm.scheduler.KvframeScheduler"
+CONNECTOR = {
+    "kv_connector": "KvframeConnector",
+    "kv_connector_module_path": "kvframe_vllm.connector",
+    "kv_role": "kv_producer",
+}
+
+
+def pool_of(made: Any) -> Any:
+    return made.kv_cache_manager.block_pool
+
+
+def served(
+    made: Any, load: Load, prompts: list[list[int]] = PROMPTS, *, check: bool = False
+) -> Run:
+    for request in requests(prompts, load.block_size):
+        made.add_request(request)
+
+    def after(done: Run, output: Any) -> None:
+        if check:
+            check_step(made, done, output, load.block_size)
+
+    return run(made, load, after=after)
+
+
+def outcome(made: Any, done: Run) -> tuple[Any, ...]:
+    """Hits, block tables, steps and events: all that may not differ."""
+    return done.hits, done.tables, done.steps, done.resumed, made.replay_events
+
+
+@pytest.fixture(name="stock", scope="module")
+def stock_runs() -> dict[Load, tuple[Any, ...]]:
+    return {}
+
+
+def stock_of(load: Load, known: dict[Load, tuple[Any, ...]]) -> tuple[Any, ...]:
+    key = replace(load, additional_config=(), scheduler_cls=None)  # type: ignore[arg-type]
+    if key not in known:
+        made = scheduler(replace(load, scheduler_cls=None))
+        known[key] = outcome(made, served(made, load))
+        assert type(pool_of(made)) is BlockPool
+    return known[key]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("blocks", [300, 500, 700])
+def test_lru_is_stock_in_hits_tables_and_events(
+    blocks: int, asynchronous: bool, stock: dict[Load, tuple[Any, ...]]
+) -> None:
+    load = Load(blocks=blocks, asynchronous=asynchronous, events=True)
+    made = scheduler(load)
+    put_in(pool_of(made), choice.resolved("lru"))
+    assert outcome(made, served(made, load, check=True)) == stock_of(load, stock)
+    assert isinstance(pool_of(made).free_block_queue, PolicyQueue)
+
+
+def test_a_policy_changes_what_is_hit(stock: dict[Load, tuple[Any, ...]]) -> None:
+    load = Load(blocks=500, events=True)
+    made = scheduler(load)
+    put_in(pool_of(made), choice.resolved("lfu"))
+    done = served(made, load, check=True)
+    assert sum(done.hits.values()) > 1.3 * sum(stock_of(load, stock)[0].values())
+
+
+# --- three ways in --------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="unpatched")
+def scheduler_as_it_was() -> Iterator[None]:
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    was = Scheduler.__init__
+    yield
+    Scheduler.__init__ = was
+
+
+def ways(monkeypatch: pytest.MonkeyPatch) -> dict[str, Load]:
+    plain = Load(blocks=300, asynchronous=True)
+    connected = {**CONNECTOR, "kv_connector_extra_config": {"policy": "lfu"}}
+    return {
+        "scheduler": replace(plain, scheduler_cls=SCHEDULER, additional_config={"kvframe": "lfu"}),
+        "connector": replace(plain, connector=connected),
+        "entry point": plain,
+    }
+
+
+@pytest.mark.usefixtures("unpatched")
+@pytest.mark.parametrize("way", ["scheduler", "connector", "entry point"])
+def test_each_way_in_has_the_same_hits(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Load(blocks=300, asynchronous=True)
+    put = scheduler(load)
+    put_in(pool_of(put), choice.resolved("lfu"))
+    expected = served(put, load)
+    load = ways(monkeypatch)[way]
+    if way == "entry point":
+        monkeypatch.setenv(choice.VARIABLE, "lfu")
+        plugin.register()
+        plugin.register()
+    made = scheduler(load)
+    assert pool_of(made).free_block_queue.core.policy == "lfu"
+    done = served(made, load)
+    assert (done.hits, done.tables) == (expected.hits, expected.tables)
+
+
+@pytest.mark.usefixtures("unpatched")
+def test_the_entry_point_does_nothing_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    monkeypatch.delenv(choice.VARIABLE, raising=False)
+    was = Scheduler.__init__
+    plugin.register()
+    assert Scheduler.__init__ is was
+
+
+def test_a_file_names_the_policy(tmp_path: Path) -> None:
+    file = tmp_path / "kvframe.toml"
+    file.write_text('[eviction]\npolicy = "s3-fifo"\noptions = { small_percent = 20 }\n')
+    made = scheduler(Load(blocks=50))
+    assert install(pool_of(made), str(file))
+    assert pool_of(made).free_block_queue.core.policy == "s3-fifo"
+
+
+def test_the_connector_counts_hits_and_evictions() -> None:
+    load = Load(blocks=300, connector={**CONNECTOR, "kv_connector_extra_config": {"policy": "lfu"}})
+    made = scheduler(load)
+    done = served(made, load)
+    # The scheduler has taken the counts of every step but the last.
+    connector = made.connector
+    assert isinstance(connector, KvframeConnector)
+    left = connector.get_kv_connector_stats()
+    assert left is not None
+    assert left.data["policy"] == "lfu"
+    assert connector._told["evictions"] == pool_of(made).free_block_queue.core.evictions > 0
+    assert sum(done.hits.values()) > 0
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lruu", "lruu"),
+        ("lfu:nothing=1", "nothing"),
+        ("opt", "opt"),
+        ("/no/such/kvframe.toml", "kvframe.toml"),
+    ],
+)
+def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
+    text: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("vllm").propagate = True
+    made = scheduler(Load(blocks=50))
+    assert not install(pool_of(made), text)
+    assert type(pool_of(made)) is BlockPool
+    told = [line for line in caplog.messages if line.startswith("kvframe does not rule")]
+    assert len(told) == 1
+    assert message in told[0]
+
+
+def test_a_release_that_is_not_known_leaves_stock() -> None:
+    site = Path(importlib.util.find_spec("vllm").origin).parents[1]  # type: ignore
+    assert "0.999.0 is not one of the known releases" in str(releases.difference(site, "0.999.0"))
+    assert releases.unknown() is None
+
+
+def test_a_known_release_that_differs_leaves_stock(tmp_path: Path) -> None:
+    core = tmp_path / "vllm" / "v1" / "core"
+    core.mkdir(parents=True)
+    (core / "block_pool.py").write_text("class BlockPool:\n    def touch(self, block): ...\n")
+    newest = list(releases.recorded())[-1]
+    told = str(releases.difference(tmp_path, f"{newest}.9"))
+    assert told.startswith(f"vLLM {newest}.9 differs from {newest}: BlockPool.")
+
+
+@pytest.mark.parametrize("call", ["take", "hit", "insert", "free"])
+@pytest.mark.parametrize("nth", [1, 40])
+def test_a_queue_that_fails_in_mid_run_is_replaced_by_stocks(
+    call: str, nth: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("vllm").propagate = True
+    load = Load(blocks=300)
+    made = scheduler(load)
+    put_in(pool_of(made), choice.resolved("lfu"))
+    queue, calls = pool_of(made).free_block_queue, [0]
+
+    class Failing:
+        """kvframe's queue, whose n-th call of one kind fails."""
+
+        def __init__(self, core: Any) -> None:
+            self.core = core
+
+        def __getattr__(self, name: str) -> Any:
+            if name == call:
+                calls[0] += 1
+                if calls[0] == nth:
+                    raise RuntimeError("on purpose")
+            return getattr(self.core, name)
+
+    queue.core = Failing(queue.core)
+    done = served(made, load, PROMPTS[:80], check=False)
+    assert len(done.hits) == 80
+    assert type(pool_of(made)) is BlockPool
+    check_pool(pool_of(made))
+    assert [line for line in caplog.messages if "lfu failed, and vLLM's LRU goes on" in line]
+
+
+# --- in and out of a live pool --------------------------------------------------------------------
+
+
+def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> None:
+    load = Load(blocks=500, events=True)
+    made = scheduler(load)
+    for request in requests(PROMPTS, load.block_size):
+        made.add_request(request)
+
+    def before(step: int) -> None:
+        if step % 40 == 20:
+            put_in(pool_of(made), choice.resolved("lru"))
+            assert type(pool_of(made)) is PolicyBlockPool
+        elif step % 40 == 0 and step:
+            take_out(pool_of(made))
+
+    done = run(made, load, before, lambda done, output: check_step(made, done, output, 16))
+    assert outcome(made, done) == stock_of(load, stock)
+
+
+def hard_requests(count: int) -> list[Request]:
+    """Adapters, salts, images and priorities among families and scans, some of them long."""
+    chance = random.Random(11)
+    made = []
+    for number, prompt in enumerate(Families(requests=count, seed=5).prompts()):
+        fields: dict[str, Any] = {"priority": chance.randrange(-3, 4)}
+        if number % 5 == 0:
+            which = chance.randrange(3) + 1
+            fields["lora_request"] = LoRARequest(f"adapter{which}", which, f"/adapter{which}")
+        if number % 7 == 0:
+            fields["cache_salt"] = f"tenant {chance.randrange(3)}"
+        [one] = requests([prompt], 16, chance.choice([4, 16, 200]), **fields)
+        one.request_id = str(number)
+        made.append(one)
+    return made
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu", "arc", "s3-fifo"])
+def test_two_thousand_requests_with_aborts_resets_and_preemption(policy: str) -> None:
+    """What is served does not depend on the policy; under lru nothing does."""
+
+    def serve(ruled: str | None) -> tuple[Any, ...]:
+        load = Load(blocks=160, running=12, events=True, asynchronous=True)
+        made = scheduler(load)
+        if ruled:
+            put_in(pool_of(made), choice.resolved(ruled))
+        waiting = hard_requests(2000)[::-1]
+        chance = random.Random(3)
+
+        def before(step: int) -> None:
+            while waiting and len(made.waiting) < 4:
+                made.add_request(waiting.pop())
+            if step % 17 == 0 and made.running:
+                gone = chance.choice(made.running).request_id
+                made.finish_requests(gone, RequestStatus.FINISHED_ABORTED)
+            if step % 301 == 300:
+                made.reset_prefix_cache(reset_running_requests=True)
+            if step % 50 == 0:
+                check_pool(pool_of(made))
+
+        made.add_request(waiting.pop())
+        done = run(made, load, before)
+        assert not waiting
+        assert pool_of(made).get_num_free_blocks() == load.blocks - 1
+        assert done.resumed > 10
+        return outcome(made, done)
+
+    ours = serve(policy)
+    assert len(ours[0]) > 1900
+    if policy == "lru":
+        assert ours == serve(None)
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def test_the_committed_table_has_stocks_hits_under_lru() -> None:
+    file = Path(__file__).parents[1] / "results" / "eviction.json"
+    cells = json.loads(file.read_text())["cells"]
+    rate = {(cell["policy"], cell["blocks"]): cell.get("hit_tokens") for cell in cells}
+    for blocks in (300, 500, 700):
+        assert rate["lru", blocks] == rate["stock", blocks]
