@@ -120,11 +120,16 @@ class BlockEvents:
             UsageError: It is no log.
         """
         self._asked |= {seq: _Asked.of(request) for seq, request in checked(log).requests.items()}
-        for event in log:
+        for event in log.of_kinds(self._kinds):
             self._one(event)
         events = [event for _, event in self._out]
         self._out = []
         return events if self.per_block else list(_runs(events))
+
+    @property
+    def _kinds(self) -> tuple[K, ...]:
+        told = (K.STORE, K.EVICT, K.FORGET, K.CLEAR, K.FORK, K.STAND_IN, K.TRUNCATE, K.FINISH)
+        return (*told, K.HIT) if self.reused else told
 
     def cached(self) -> list[BlockEvent]:
         """Everything findable now, each block after its parent: for a router that joins late."""
@@ -192,34 +197,51 @@ class BlockEvents:
 
 def _runs(events: Iterable[BlockEvent]) -> Iterable[BlockEvent]:
     """Stored blocks of one prefix that follow each other, as one event each run."""
-    run: BlockStored | None = None
+    run: list[BlockStored] = []
     for event in events:
-        if run is not None and isinstance(event, BlockStored) and _follows(run, event):
-            run = replace(
-                run,
-                keys=run.keys + event.keys,
-                token_ids=np.concatenate([run.token_ids, event.token_ids]),
-                extras=run.extras + tuple(x for x in event.extras if x not in run.extras),
-            )
+        if isinstance(event, BlockStored) and run and _follows(run, event):
+            run.append(event)
             continue
-        if run is not None:
-            yield run
-            run = None
+        if run:
+            yield _joined(run)
+            run = []
         if isinstance(event, BlockStored):
-            run = event
+            run = [event]
         else:
             yield event
-    if run is not None:
-        yield run
+    if run:
+        yield _joined(run)
 
 
-def _follows(run: BlockStored, event: BlockStored) -> bool:
-    same = ("group", "salt", "adapter", "encoder", "session", "origin")
-    first = event.start * event.block_size
+def _follows(run: list[BlockStored], event: BlockStored) -> bool:
+    last = run[-1]
     return (
-        all(item in run.extras for item in event.extras if item.start < first)
-        and event.parent_key == run.keys[-1]
-        and event.start == run.start + len(run.keys)
-        and all(getattr(event, name) == getattr(run, name) for name in same)
-        and (len(event.token_ids) > 0) == (len(run.token_ids) > 0)
+        event.parent_key == last.keys[-1]
+        and event.start == last.start + len(last.keys)
+        and event.group == last.group
+        and event.salt == last.salt
+        and event.adapter == last.adapter
+        and event.encoder == last.encoder
+        and event.session == last.session
+        and event.origin == last.origin
+        and (len(event.token_ids) > 0) == (len(last.token_ids) > 0)
+        and (not event.extras or _items_go_on(run, event))
+    )
+
+
+def _items_go_on(run: list[BlockStored], event: BlockStored) -> bool:
+    """Whether every item that reaches into a block from before it is an item of the run."""
+    first = event.start * event.block_size
+    known = {item for block in run for item in block.extras}
+    return all(item in known for item in event.extras if item.start < first)
+
+
+def _joined(run: list[BlockStored]) -> BlockStored:
+    if len(run) == 1:
+        return run[0]
+    return replace(
+        run[0],
+        keys=tuple(key for block in run for key in block.keys),
+        token_ids=np.concatenate([block.token_ids for block in run]),
+        extras=tuple(dict.fromkeys(item for block in run for item in block.extras)),
     )

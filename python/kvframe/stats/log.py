@@ -104,20 +104,26 @@ class EventLog:
         return len(self.events["kind"]) if self.events else 0
 
     def __iter__(self) -> Iterator[Event]:
+        return self.of_kinds(EventKind)
+
+    def of_kinds(self, kinds: Iterable[EventKind]) -> Iterator[Event]:
+        """The entries of some kinds, in order."""
         columns = self.events
         if not columns:
             return
+        wanted = np.zeros(max(EventKind) + 1, np.bool_)
+        wanted[[*kinds]] = True
+        chosen = np.flatnonzero(wanted[columns["kind"]])
+        ends = np.cumsum(columns["ids"], dtype=np.int64)[chosen].tolist()
         names = ("tick", "kind", "group", "block", "seq", "value", "other", "ids")
-        rows = zip(*(columns[name].tolist() for name in names), strict=True)
-        keys, parents = (_bytes(columns[name]) for name in ("key", "parent"))
-        at = 0
-        for (tick, kind, group, block, seq, value, other, count), key, parent in zip(
-            rows, keys, parents, strict=True
+        rows = zip(*(columns[name][chosen].tolist() for name in names), strict=True)
+        keys, parents = (_bytes(columns[name][chosen]) for name in ("key", "parent"))
+        named = list(EventKind)
+        for (tick, kind, group, block, seq, value, other, count), key, parent, end in zip(
+            rows, keys, parents, ends, strict=True
         ):
-            ids = self.ids[at : at + count]
-            at += count
-            kind = EventKind(kind)
-            yield Event(tick, kind, group, block, seq, key, parent, value, other, ids)
+            ids = self.ids[end - count : end]
+            yield Event(tick, named[kind], group, block, seq, key, parent, value, other, ids)
 
 
 def checked(log: EventLog) -> EventLog:
