@@ -110,7 +110,7 @@ class Demotion:
         lost = self._lost(0, [page for _, page in host.index.order()[:short]])
         if lost:
             raise BusyError(
-                f"{len(lost)} pages would die that {below[0].name} has not yet: "
+                f"{len(lost)} pages would be evicted that {below[0].name} lacks: "
                 "try again after poll()"
             )
 
