@@ -16,7 +16,9 @@
 
 PYTHON ?= python3
 STEPS ?= 1000000
-SEED ?= $(shell date +%s)
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
