@@ -16,7 +16,9 @@
 
 PYTHON ?= python3
 STEPS ?= 1000000
-SEED ?= $(shell date +%s)
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
@@ -45,11 +47,11 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 # What make check runs: hand-written rules and both models, which say most a second. What both indexes
 # serve it asks of the hash index alone.
 FAST := rules verbs defects groups property
-FOLDERS := tests/manager tests/oracle tests/config tests/slots tests/router tests/tier
+FOLDERS := tests/manager tests/oracle tests/retention tests/slots tests/router tests/tier
 
 check: setup
 	cargo fmt --all --check
-	$(CLIPPY) --package kvframe-core
+	$(CLIPPY) --package kvframe-core -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -17,6 +17,11 @@ pub fn mix(a: u64, b: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Seeds to try: as many as `KVFRAME_RUNS` says, which `make test-all` sets, else `few`.
+pub fn runs(few: u64) -> u64 {
+    std::env::var("KVFRAME_RUNS").map_or(few, |n| n.parse().expect("a number"))
+}
+
 impl Dice {
     pub fn new(seed: u64) -> Self {
         Self::Seed(mix(seed, 1))

@@ -12,7 +12,7 @@ mod common;
 #[path = "../model/mod.rs"]
 mod model;
 
-use model::dice::Dice;
+use model::dice::{Dice, runs};
 use model::seen::Seen;
 use model::{Run, options, policies};
 
@@ -41,8 +41,7 @@ fn random_operations_under_every_policy() {
         drive(policies()[at % policies().len()], seed);
         return;
     }
-    let (runs, from) =
-        (number("KVFRAME_RUNS").unwrap_or(RUNS), number("KVFRAME_FROM").unwrap_or(0));
+    let (runs, from) = (runs(RUNS), number("KVFRAME_FROM").unwrap_or(0));
     let seen = std::thread::scope(|scope| {
         let one = |(at, policy)| {
             // The policy's number is part of the seed, so that one number repeats a failure.

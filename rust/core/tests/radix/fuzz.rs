@@ -4,7 +4,7 @@ use kvframe_core::index::radix::Path;
 use kvframe_core::locks::Receipt;
 use kvframe_core::{BlockId, Error, Key, NIL};
 
-use crate::dice::Dice;
+use crate::dice::{Dice, runs};
 use crate::harness::{HERE, Harness, THERE};
 use crate::model::Model;
 
@@ -193,9 +193,9 @@ impl Walk {
 
 // scenario: ST41, S1, S2, S10, S12
 #[test]
-fn a_million_stores_locks_and_evictions_agree_with_the_model() {
-    let mut total = Seen::default();
-    for seed in 0..2_000 {
+fn stores_locks_and_evictions_agree_with_the_model() {
+    let (mut total, seeds) = (Seen::default(), 10 * runs(40));
+    for seed in 0..seeds {
         let mut walk = Walk::new(Dice::new(seed));
         for step in 0..500 {
             walk.step();
@@ -206,5 +206,5 @@ fn a_million_stores_locks_and_evictions_agree_with_the_model() {
         walk.check();
         total.add(walk.end());
     }
-    assert!(total.0.iter().all(|&count| count > 3_000), "{total:?}");
+    assert!(total.0.iter().all(|&count| u64::from(count) > seeds), "{total:?}");
 }
