@@ -38,7 +38,9 @@ impl BlockQueue {
     /// [`Error::PolicyRefused`].
     pub fn new(capacity: u32, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
         let mut tier = TierPolicy::new(capacity, block_size, policy)?;
-        (0..capacity).for_each(|_| drop(tier.pool.take(0)));
+        while let Some(block) = tier.pool.take(0) {
+            tier.policy.take(block);
+        }
         Ok(Self { tier, deferred: VecDeque::new(), evictions: 0 })
     }
 
@@ -75,7 +77,9 @@ impl BlockQueue {
             short => self.tier.victims(short, &[])?.unwrap_or_default(),
         };
         // They lie on top of the free list, and come after what was free before.
-        victims.iter().for_each(|_| drop(self.tier.pool.take(0)));
+        for _ in &victims {
+            let _ = self.tier.pool.take(0);
+        }
         while blocks.len() < n.min(free) as usize
             && let Some(block) = self.tier.pool.take(0)
         {
