@@ -95,6 +95,18 @@ def test_requests_come_and_go(name: str) -> None:
     assert ours.evictions > 0
 
 
+@pytest.mark.parametrize("name", [*BUILTIN, "oldest"])
+def test_a_pool_in_use_is_taken_over(name: str) -> None:
+    """Its blocks have owners and contents before the queue has handed out any."""
+    ours = queue(name)
+    ours.insert([3, 1, 2], [b"a", b"b", b"c"], [0, 1, 2])
+    ours.free([0, 3, 1])
+    assert ours.order()[0] == 0
+    ours.hit([3])
+    assert sorted(ours.take(2)) == [0, 1]
+    ours.check_integrity()
+
+
 def test_blocks_that_hold_nothing_are_taken_before_any_is_evicted() -> None:
     ours = BlockQueue.named("lfu", 4)
     ours.insert([0, 1], [b"a", b"b"], [0, 1])

@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
 
-from kvframe.flat import Access
+from kvframe.flat import UNKNOWN, Access
 from kvframe.integrations.peers import use_of
 from kvframe_vllm.queue import Block, PolicyQueue
 
@@ -15,8 +15,16 @@ from kvframe_vllm.queue import Block, PolicyQueue
 def use_of_request(request: Any) -> Access:
     """What vLLM knows of a request, and what its client says of it in ``kv_transfer_params``.
 
-    vLLM's lesser ``priority`` is served first; kvframe's greater one is more important.
+    vLLM's lesser ``priority`` is served first; kvframe's greater one is more important. Clients
+    send anything: what cannot be read is left out, and never raises.
     """
+    try:
+        return _known(request)
+    except Exception:
+        return UNKNOWN
+
+
+def _known(request: Any) -> Access:
     params, session = request.kv_transfer_params, getattr(request, "session_id", None)
     told = params.get("kvframe") if isinstance(params, dict) else None
     if told is None and session is None and not request.priority:

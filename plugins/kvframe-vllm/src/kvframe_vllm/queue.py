@@ -88,12 +88,16 @@ class PolicyQueue:
 
     def append_n(self, blocks: list[Block]) -> None:
         """Blocks with a hash lost their last owner: a prefix from its end."""
+        if self.deferring:
+            self.num_free_blocks += len(blocks)
+            self._tell(self.core.defer, [block.block_id for block in blocks])
+            return
         freed = [block.block_id for block in reversed(self._bare)]
         freed += [block.block_id for block in reversed(blocks)]
         self._bare = []
         self.num_free_blocks += len(blocks)
         if freed:
-            self._tell(self.core.defer if self.deferring else self.core.free, freed)
+            self._tell(self.core.free, freed)
 
     def append(self, block: Block) -> None:
         """One block lost its last owner."""

@@ -38,8 +38,8 @@ impl BlockQueue {
     /// [`Error::PolicyRefused`].
     pub fn new(capacity: u32, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
         let mut tier = TierPolicy::new(capacity, block_size, policy)?;
-        for _ in 0..capacity {
-            tier.pool.take(0);
+        while let Some(block) = tier.pool.take(0) {
+            tier.policy.take(&[block]);
         }
         Ok(Self { tier, deferred: VecDeque::new(), evictions: 0 })
     }
@@ -78,7 +78,7 @@ impl BlockQueue {
         };
         // They lie on top of the free list, and come after what was free before.
         for _ in &victims {
-            self.tier.pool.take(0);
+            let _ = self.tier.pool.take(0);
         }
         while blocks.len() < n.min(free) as usize
             && let Some(block) = self.tier.pool.take(0)
