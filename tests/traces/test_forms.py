@@ -43,7 +43,7 @@ LENGTHS = {
 
 
 def found(name: str, tokenizer: Path | None = None) -> Source:
-    return read(str(FORMS / name), ReadOptions(tokenizer=tokenizer and str(tokenizer)))
+    return read(str(FORMS / name), ReadOptions(tokenizer=str(tokenizer) if tokenizer else None))
 
 
 def counts(source: Source) -> tuple[str, int, int, int, int]:
