@@ -43,9 +43,7 @@ LENGTHS = {
 
 
 def found(name: str, tokenizer: Path | None = None) -> Source:
-    return read(
-        str(FORMS / name), ReadOptions(tokenizer=None if tokenizer is None else str(tokenizer))
-    )
+    return read(str(FORMS / name), ReadOptions(tokenizer=str(tokenizer) if tokenizer else None))
 
 
 def counts(source: Source) -> tuple[str, int, int, int, int]:

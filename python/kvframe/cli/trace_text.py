@@ -26,7 +26,10 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
         own = info.same_session_tokens / info.ceiling_hit_tokens
         if info.sessions:
             yield f"Of that, {own:.0%} was used last by the same session."
-        within = ", ".join(f"{share:.0%} within {_time(age)}" for age, share in info.ages)
+        shares = {f"{share:.0%}": age for age, share in reversed(info.ages)}
+        within = ", ".join(
+            f"{share} within {_time(age)}" for share, age in reversed(shares.items())
+        )
         yield f"Reused tokens come again: {within}."
         yield ""
         yield from aligned(_curve(info, room))

@@ -16,7 +16,7 @@ from kvframe import _core
 from kvframe.errors import ConfigError, TraceError
 from kvframe.traces.output import form_of, written
 from kvframe.traces.reader import Row
-from kvframe.traces.source import ReadOptions, open_trace
+from kvframe.traces.source import OpenTrace, ReadOptions, open_trace
 
 
 def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> list[str]:
@@ -31,12 +31,21 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
     """
     target = form_of(out, form)
     with open_trace(name, options) as found, written(out) as file:
-        args = (found.block_size, found.time_unit, found.core_form)
         if target == "mooncake":
-            _core.rewrite_rows(found.file, found.label, file, *args)
+            _rewritten(found, file)
         else:
-            _core.Trace.read(found.file, found.label, *args).write(file, target)
+            trace = _core.Trace.read(
+                found.file, found.label, found.block_size, found.time_unit, found.core_form
+            )
+            trace.write(file, target)
     return found.remarks
+
+
+def _rewritten(found: OpenTrace, file: Any) -> int:
+    """Writes the rows of a trace to ``file`` as JSONL; how many."""
+    return _core.rewrite_rows(
+        found.file, found.label, file, found.block_size, found.time_unit, found.core_form
+    )
 
 
 class _Head(msgspec.Struct):
@@ -99,9 +108,7 @@ def sample(
 
     with open_trace(name, options) as found, written(out) as file:
         kept = _Filter(file, wanted)
-        _core.rewrite_rows(
-            found.file, found.label, kept, found.block_size, found.time_unit, found.core_form
-        )
+        _rewritten(found, kept)
         if not kept.kept:
             raise TraceError(f"{found.label}: --share {share}: nothing was drawn", found.label)
     if alone and share < 1:
@@ -141,10 +148,7 @@ def merge(
         for at, name in enumerate(names):
             part = Path(place) / str(at)
             with open_trace(name, options) as found, part.open("wb") as file:
-                requests += _core.rewrite_rows(
-                    found.file, found.label, file, found.block_size, found.time_unit,
-                    found.core_form,
-                )  # fmt: skip
+                requests += _rewritten(found, file)
             told += [f"{found.label}: {remark}" for remark in found.remarks]
             parts.append(_moved(part.open("rb"), at, None if gap is None else start))
             start += float(dice.exponential((gap or 0.0) * 1_000))

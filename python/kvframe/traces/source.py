@@ -133,7 +133,7 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
         return found
     given.block_size = found.block_size
     found.file = Feed(rows_of(reader, records(stream, head.encoding), given, options.sort))
-    found.time_unit = None
+    found.time_unit = "ms"  # as `Row` has them, with fractions or without
     return found
 
 

@@ -81,6 +81,7 @@ def with_prefixes(rows: Iterable[Row], rules: SynthRules) -> Iterator[Row]:
         talk.context = row.input_length + row.output_length
         row.hash_ids = _ids(row.input_length, talk, rules)
         row.block_size = rules.block_size
+        row.timestamp = round(row.timestamp)
         if row.session_id is None and rules.turns > 1:
             row.session_id = f"made-{talk.number}"
         yield row

@@ -8,6 +8,8 @@ use crate::{NO_SESSION, TimeUnit, Trace, TraceDefaults};
 const GOOD: &str =
     r#"{"timestamp": 5, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}"#;
 
+const ORDER: &str = "rows must be in order of time (--sort puts them so)";
+
 fn refused(text: impl AsRef<[u8]>) -> String {
     let message = Trace::parse(text.as_ref(), "t.jsonl", None).unwrap_err().to_string();
     assert!(!message.contains('\n'), "{message}");
@@ -99,8 +101,8 @@ fn values_out_of_range_are_named() {
     assert_eq!(third("1000", "4294967296"), format!("input_length = 4294967296: {length}"));
     assert_eq!(third("h\": 5", "h\": -1"), format!("output_length = -1: {length}"));
     assert_eq!(third("h\": 5", "h\": \"5\""), format!("output_length = \"5\": {length}"));
-    let id = "must be an integer between 0 and 18446744073709551615";
-    assert_eq!(third("[1, 2]", "[1, -2]"), format!("hash_ids[1] = -2: {id}"));
+    let id = "must be an integer between -9223372036854775808 and 18446744073709551615";
+    assert_eq!(third("[1, 2]", "[1, 2.5]"), format!("hash_ids[1] = 2.5: {id}"));
     assert_eq!(
         third("[1, 2]", "[18446744073709551616, 2]"),
         format!("hash_ids[0] = 1.8446744073709552e+19: {id}")
@@ -118,7 +120,7 @@ fn values_out_of_range_are_named() {
 #[test]
 fn times_must_not_go_back() {
     let message = third("p\": 5", "p\": 4");
-    assert_eq!(message, "timestamp 4 is before the row above's 5: rows must be in order of time");
+    assert_eq!(message, format!("timestamp 4 is before the row above's 5: {ORDER}"));
 }
 
 #[test]
@@ -219,10 +221,44 @@ fn rows_of_two_units_are_refused_unless_one_is_given() {
     let back = format!("{}\n{}\n", bailian("0.5"), bailian("0.25"));
     assert_eq!(
         refused(back),
-        "t.jsonl:2: timestamp 0.25 is before the row above's 0.5: rows must be in order of time"
+        format!("t.jsonl:2: timestamp 0.25 is before the row above's 0.5: {ORDER}")
     );
     let far = "t.jsonl:1: timestamp: must be a number of seconds that 64 bits hold in milliseconds";
     for late in ["9300000000000000", "9.3e15", "-9.3e15"] {
         assert_eq!(refused(bailian(late)), far);
     }
+}
+
+#[test]
+fn ids_are_integers_of_64_bits_of_one_sign_convention() {
+    let ids = |ids: &str| GOOD.replace("[1, 2]", ids);
+    let low = format!("[-1, {}]", i64::MIN);
+    let text = [ids(&low), ids("[-1, 5]"), ids("[1, -1]")].join("\n");
+    let trace = Trace::parse(text.as_bytes(), "t", None).unwrap();
+    assert_eq!(trace.nodes, [0, 1, 0, 2, 3, 4]);
+    let mixed = [ids("[-1, 2]"), ids("[18446744073709551615, 2]")].join("\n");
+    assert!(refused(mixed).starts_with("t.jsonl:2: hash_ids of this trace are negative"));
+}
+
+#[test]
+fn an_id_under_two_parents_is_of_a_single_block() {
+    let ids = |ids: &str| GOOD.replace("[1, 2]", ids);
+    let read = |text: String| Trace::parse(text.as_bytes(), "t", None).unwrap().ids_repeat;
+    assert!(read([ids("[1, 16]"), ids("[2, 16]")].join("\n")));
+    assert!(!read([ids("[1, 16]"), ids("[1, 16]"), ids("[2, 32]")].join("\n")));
+}
+
+#[test]
+fn a_chat_is_of_its_parents_session_and_a_type_is_a_class() {
+    let chat = |id: i64, parent: i64, kind: &str| {
+        bailian("1.5")
+            .replace("_id\": -1", &format!("_id\": {parent}"))
+            .replace("\"chat_id\": 1,", &format!("\"chat_id\": {id},"))
+            .replace("\"text\"", kind)
+    };
+    let rows = [chat(4, -1, "\"a\""), chat(5, 4, "7"), chat(6, -1, "\"b\""), chat(7, 5, "\"a\"")];
+    let trace = Trace::parse(rows.join("\n").as_bytes(), "t", None).unwrap();
+    let sessions: Vec<u32> = trace.requests.iter().map(|r| r.session).collect();
+    assert_eq!(sessions, [0, 0, 1, 0]);
+    assert_eq!((trace.classes, trace.class_of), (vec!["a".into(), "b".into()], vec![1, 0, 2, 1]));
 }

@@ -180,6 +180,6 @@ impl<'de> Deserialize<'de> for Id {
                 Ok(Id(value as u64, value < 0))
             }
         }
-        deserializer.deserialize_any(IdVisitor)
+        deserializer.deserialize_u64(IdVisitor)
     }
 }
