@@ -128,7 +128,7 @@ class BlockEvents:
 
     @property
     def _kinds(self) -> tuple[K, ...]:
-        told = (K.STORE, K.EVICT, K.FORGET, K.CLEAR, K.FORK, K.STAND_IN, K.TRUNCATE, K.FINISH)
+        told = (K.STORE, K.EVICT, K.FORGET, K.RESET, K.FORK, K.STAND_IN, K.TRUNCATE, K.FINISH)
         return (*told, K.HIT) if self.reused else told
 
     def cached(self) -> list[BlockEvent]:
