@@ -80,7 +80,7 @@ fn damage_is_told_with_its_line() {
         (",0,4,1,,,2", "t.kvt:3: shared_blocks = \"\": must be an integer that its column holds"),
         (
             ",-1,4,1,,0,2",
-            "t.kvt:3: timestamp -1 is before the row above's 0: rows must be in order of time",
+            "t.kvt:3: timestamp -1 is before the row above's 0: rows must be in order of time (--sort puts them so)",
         ),
         (",0,4,1,1,1,1", "t.kvt:3: parent_row = 1: only 1 rows are above"),
         (",0,6,1,0,3,0", "t.kvt:3: shared_blocks = 3: the parent row has 2"),
