@@ -5,8 +5,8 @@
 
 use arbitrary::Arbitrary;
 use kvframe_core::policy::{
-    Access, BlockAccess, Candidates, Eviction, External, NAMES, PolicyOptions, Rank, RankOrder,
-    RemovalCause, Subscriptions, View, by_name,
+    Access, BlockAccess, Candidates, Consulted, Eviction, External, NAMES, PolicyOptions, Rank,
+    RankOrder, RemovalCause, Subscriptions, View, by_name,
 };
 use kvframe_core::pool::{Pool, State};
 use kvframe_core::{BlockId, Key, NIL};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvframe_core::policy::{Access, Eviction, PriorityBuckets, RemovalCause, View};
+use kvframe_core::policy::{Access, Consulted, Eviction, PriorityBuckets, RemovalCause, View};
 use kvframe_core::pool::{BlockId, Pool};
 use kvframe_core::retention::DEFAULT_PRIORITY;
 
@@ -240,25 +240,6 @@ impl Eviction for Ordering {
         }
     }
 
-    fn restore(&mut self, block: BlockId, view: View<'_>) {
-        // A policy that was notified of an owner has to be notified that the owner left.
-        self.spare.release(&[block], view);
-        if let Some(buckets) = &mut self.buckets {
-            buckets.on_evictable(block, view.pool);
-        }
-        self.share_out(&[block], view);
-    }
-
-    fn set_aside(&mut self, blocks: &[BlockId]) {
-        self.aside.clear();
-        self.aside.extend_from_slice(blocks);
-        self.aside.sort_unstable();
-    }
-
-    fn shows_order(&self) -> bool {
-        self.lost
-    }
-
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.spare.remove(block, cause, view);
         if let Some(buckets) = &mut self.buckets {
@@ -287,18 +268,6 @@ impl Eviction for Ordering {
         self.spare.victim(&self.aside, view)
     }
 
-    fn ready(&self, _: usize) -> bool {
-        !self.faults.is_final()
-    }
-
-    fn decide(&mut self, _: usize, _: View<'_>) -> bool {
-        !self.faults.is_final()
-    }
-
-    fn fallbacks(&self) -> u64 {
-        self.fallbacks
-    }
-
     fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
         self.policy.size(blocks, block_size)
     }
@@ -309,5 +278,39 @@ impl Eviction for Ordering {
 
     fn validate(&self, _: &Pool) -> Result<(), String> {
         Ok(())
+    }
+}
+
+impl Consulted for Ordering {
+    fn restore(&mut self, block: BlockId, view: View<'_>) -> bool {
+        // A policy that was notified of an owner has to be notified that the owner left.
+        self.spare.release(&[block], view);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.on_evictable(block, view.pool);
+        }
+        self.share_out(&[block], view);
+        true
+    }
+
+    fn set_aside(&mut self, blocks: &[BlockId]) {
+        self.aside.clear();
+        self.aside.extend_from_slice(blocks);
+        self.aside.sort_unstable();
+    }
+
+    fn shows_order(&self) -> bool {
+        self.lost
+    }
+
+    fn ready(&self, _: usize) -> bool {
+        !self.faults.is_final()
+    }
+
+    fn decide(&mut self, _: usize, _: View<'_>) -> bool {
+        !self.faults.is_final()
+    }
+
+    fn fallbacks(&self) -> u64 {
+        self.fallbacks
     }
 }

@@ -5,7 +5,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use kvframe_core::policy::{
-    Access, Candidates, Eviction, External, Fact, RemovalCause, Subscriptions, View,
+    Access, Candidates, Consulted, Eviction, External, Fact, RemovalCause, Subscriptions, View,
 };
 use kvframe_core::pool::{BlockId, Pool};
 
@@ -141,6 +141,20 @@ impl Eviction for Scoring {
         self.state.victim(view)
     }
 
+    fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
+        self.policy.size(blocks, block_size)
+    }
+
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        self.state.order(view)
+    }
+
+    fn validate(&self, pool: &Pool) -> Result<(), String> {
+        self.state.validate(pool)
+    }
+}
+
+impl Consulted for Scoring {
     fn ready(&self, n: usize) -> bool {
         self.state.ready(n)
     }
@@ -162,19 +176,7 @@ impl Eviction for Scoring {
         self.state.fallbacks()
     }
 
-    fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
-        self.policy.size(blocks, block_size)
-    }
-
     fn external(&mut self) -> Option<&mut External> {
         Some(&mut self.state)
-    }
-
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.state.order(view)
-    }
-
-    fn validate(&self, pool: &Pool) -> Result<(), String> {
-        self.state.validate(pool)
     }
 }

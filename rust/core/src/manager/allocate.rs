@@ -287,7 +287,6 @@ impl Manager {
         keys: &[Key],
         tables: &mut Tables,
     ) -> u32 {
-        let may_refuse = request.partial && self.store.policy().may_refuse();
         let wants_missed = request.write_cache && self.store.policy().wants_misses();
         while rows < self.blocks_for(counted.until) {
             let row = self.row_blocks(tables, rows);
@@ -298,7 +297,7 @@ impl Manager {
             if wants_missed {
                 self.announce(keys, rows);
             }
-            if !self.obtain_row(seq, tables, rows, may_refuse.then_some(next_use)) {
+            if !self.obtain_row(seq, tables, rows, request.partial.then_some(next_use)) {
                 break;
             }
             rows += 1;

@@ -5,7 +5,8 @@
 //! findable, then any number of `acquire … release` pairs, then `remove`.
 //!
 //! A policy that only ranks implements [`Rank`] and gets its order from [`RankOrder`], a heap over the
-//! evictable leaves. One with lists of its own implements [`Eviction`].
+//! evictable leaves. One with lists of its own implements [`Eviction`]; one that is consulted outside of the
+//! operation, [`Consulted`] too.
 //!
 //! | | |
 //! | --- | --- |
@@ -88,59 +89,76 @@ pub enum RemovalCause {
     Invalidated,
 }
 
-/// An eviction policy of the core. Blocks given to a method are those of one sequence and group.
-pub trait Eviction: Send {
-    /// Its name in configuration.
-    fn name(&self) -> &'static str;
+/// An eviction policy: in which order blocks are evicted that may be.
+///
+/// The caller keeps the pool: it says who owns a block, what follows it, and whether it may be evicted
+/// ([`Pool::is_evictable`]). It calls in the order in which things happen, names only blocks that are in
+/// the pool, and names those of one sequence and group together. The policy keeps what it wants to know of
+/// them, and must not hold on to a block after [`Eviction::remove`].
+///
+/// What only policies outside the core do is in [`Consulted`].
+pub trait Eviction: Consulted + Send {
+    // --- a block's life, in this order ----------------------------------------------------------
 
-    /// `blocks` became findable; they have an owner.
-    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
-
-    /// An allocation found `blocks` (or computed copies of them).
-    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
-
-    /// `blocks` were free and got their first owner; they are not findable yet.
+    /// `blocks` were free and got their first owner. They are not findable yet: the policy only forgets
+    /// what it knew of them before.
     fn take(&mut self, _blocks: &[BlockId]) {}
 
-    /// `blocks` were cached and got an owner: they must leave the order.
+    /// `blocks` became findable. The caller: each has an owner, has not been inserted since it was taken,
+    /// and comes after the one that it follows. The policy: must not name them yet.
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
+
+    /// An allocation found `blocks`, or computed copies of them. The caller: they are findable; those that had
+    /// no owner were acquired before, unless a copy was found. The policy: counts one use of each.
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>);
+
+    /// `blocks` were cached and have an owner now. The policy: takes them out of its order.
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>);
 
-    /// The last owner of each of `blocks` left. They are in the order of their prefix: the last one
-    /// is evicted first.
+    /// The last owner of each of `blocks` left, and they are cached. The caller: gives them in the order of their
+    /// prefix. The policy: may name the last of them from now on; the ones before it once
+    /// [`Eviction::on_evictable`] says so.
     fn release(&mut self, blocks: &[BlockId], view: View<'_>);
 
-    /// `block` is cached and the last block after it is gone: it may be evicted now.
+    /// `block` is cached, and the last block that followed it is gone. The policy: may name it from now on.
     fn on_evictable(&mut self, block: BlockId, view: View<'_>);
 
-    /// `block`, which is cached, has another retention priority now ([`Pool::priority`]). Blocks of a
-    /// lower one are evicted first, whatever the policy says of them; it ranks those of the same.
+    /// `block`, which is cached, has another retention priority now ([`Pool::priority`]). The policy: names
+    /// blocks of a lower priority first, whatever else it knows of them.
     fn priority_changed(&mut self, block: BlockId, view: View<'_>);
 
-    /// `block` was named a victim, acquired in its place, and may be evicted again: it keeps its place.
-    fn restore(&mut self, block: BlockId, view: View<'_>) {
-        self.on_evictable(block, view);
-    }
-
-    /// These are cached but may not be evicted in this operation: each that is named is acquired at once, and
-    /// restored at the end. Empty: it has ended.
-    fn set_aside(&mut self, _blocks: &[BlockId]) {}
-
-    /// Whether [`Eviction::order`] is what it would name.
-    fn shows_order(&self) -> bool {
-        true
-    }
-
-    /// `block` is no longer findable. Called after it left the pool's index.
+    /// `block` is no longer findable. The caller: has taken it out of the index and the tree, and not yet
+    /// freed it. The policy: forgets it, in its order or not; it may keep the key.
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>);
 
-    /// The block that should be evicted next, which must be evictable. The core evicts it at once, or asks
-    /// no more in this operation.
+    // --- who is next ----------------------------------------------------------------------------
+
+    /// The block that should be evicted next. The caller: evicts it at once, or asks no more in this
+    /// operation. The policy: names one for which [`Pool::is_evictable`] holds; instead of another one, a
+    /// manager evicts the lowest id that may be.
     fn victim(&mut self, view: View<'_>) -> Option<BlockId>;
+
+    /// The block that is likely to be evicted next, as far as that can be said without a decision.
+    fn next(&self, _view: View<'_>) -> Option<BlockId> {
+        None
+    }
+
+    /// Every cached block in the present order of eviction, as far as it is settled: for tests, and for
+    /// callers who look.
+    fn order(&self, view: View<'_>) -> Vec<BlockId>;
+
+    /// Whether a block with this next use should stay out rather than replace `victim`. The caller: asks for
+    /// requests alone that may be allocated in part.
+    fn refuses(&self, _next_use: u32, _victim: BlockId) -> bool {
+        false
+    }
+
+    // --- keys that are not there ----------------------------------------------------------------
 
     /// An allocation is about to get a block for `key`, which was not found: ghosts may be there.
     fn on_miss(&mut self, _key: Key, _view: View<'_>) {}
 
-    /// Whether [`Eviction::on_miss`] does anything.
+    /// Whether [`Eviction::on_miss`] does anything; otherwise it is not called.
     fn wants_misses(&self) -> bool {
         false
     }
@@ -151,43 +169,22 @@ pub trait Eviction: Send {
         self.wants_misses()
     }
 
+    // --- the policy itself ----------------------------------------------------------------------
+
+    /// Its name in configuration.
+    fn name(&self) -> &'static str;
+
+    /// Its options as they are in force.
+    fn options(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Whether it ranks by what only a replay knows.
     fn needs_future(&self) -> bool {
         false
     }
 
-    /// Whether [`Eviction::refuses`] ever says yes.
-    fn may_refuse(&self) -> bool {
-        false
-    }
-
-    /// Whether a block with this next use should stay out rather than replace `victim`.
-    fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
-        false
-    }
-
-    /// The block that is likely to be evicted next, as far as that can be said without a decision.
-    fn next(&self, _view: View<'_>) -> Option<BlockId> {
-        None
-    }
-
-    /// Whether `n` victims can be named without consulting a policy outside the core.
-    fn ready(&self, _n: usize) -> bool {
-        true
-    }
-
-    /// Names `n` victims for the operation that was just refused because it was not ready, and will
-    /// be tried again. False if it cannot: the operation is then refused for good.
-    fn decide(&mut self, _n: usize, _view: View<'_>) -> bool {
-        false
-    }
-
-    /// How many victims the built-in order named in its stead.
-    fn fallbacks(&self) -> u64 {
-        0
-    }
-
-    /// How many blocks there will be, and of how many tokens: told before the first event, and
+    /// How many blocks there will be, and of how many tokens. The caller: says so before the first event, and
     /// before the pool changes its size.
     ///
     /// # Errors
@@ -196,25 +193,57 @@ pub trait Eviction: Send {
         Ok(())
     }
 
-    /// Its options as they are in force.
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
-    /// The state of a policy outside the core, if this is one.
-    fn external(&mut self) -> Option<&mut External> {
-        None
-    }
-
-    /// Every cached block in the present order of eviction, as far as it is settled. For tests.
-    fn order(&self, view: View<'_>) -> Vec<BlockId>;
-
     /// Checks the policy's own state against the pool's.
     ///
     /// # Errors
     /// One line that says what disagrees.
     fn validate(&self, pool: &Pool) -> std::result::Result<(), String>;
 }
+
+/// What a policy outside the core does beside [`Eviction`]: it decides before the operation that needs it,
+/// and names blocks that the core may then have to put back. A policy of the core is always ready.
+pub trait Consulted {
+    /// Whether `n` victims can be named without consulting the policy.
+    fn ready(&self, _n: usize) -> bool {
+        true
+    }
+
+    /// Names `n` victims. The caller: has just refused an operation because the policy was not ready, and
+    /// will try it again. False if the policy cannot: the operation is then refused for good.
+    fn decide(&mut self, _n: usize, _view: View<'_>) -> bool {
+        false
+    }
+
+    /// The state that the core keeps for it, if there is one.
+    fn external(&mut self) -> Option<&mut External> {
+        None
+    }
+
+    /// How many victims the built-in order named in its stead.
+    fn fallbacks(&self) -> u64 {
+        0
+    }
+
+    /// Whether [`Eviction::order`] is what it would name.
+    fn shows_order(&self) -> bool {
+        true
+    }
+
+    /// These are cached but may not be evicted in this operation: each that is named is acquired at once, and
+    /// put back at the end. Empty: it has ended.
+    fn set_aside(&mut self, _blocks: &[BlockId]) {}
+
+    /// Whether a block that was named, acquired in its place and may be evicted again gets its old place
+    /// from the policy. Otherwise the caller says [`Eviction::on_evictable`].
+    fn restore(&mut self, _block: BlockId, _view: View<'_>) -> bool {
+        false
+    }
+}
+
+impl Consulted for Lru {}
+impl Consulted for Lecar {}
+impl<R: Rank> Consulted for RankOrder<R> {}
+impl<P: Classes> Consulted for ClassHeads<P> {}
 
 type Make = fn(PolicyOptions) -> Box<dyn Eviction>;
 

@@ -58,7 +58,7 @@ impl TierPolicy {
             self.pool.share(block);
             self.policy.acquire(&[block], View { pool: &self.pool, now: self.now });
             self.pool.unshare(block);
-            self.policy.restore(block, View { pool: &self.pool, now: self.now });
+            self.restore(block);
         }
     }
 
@@ -106,14 +106,24 @@ impl TierPolicy {
         }
     }
 
+    /// A block that was named may be evicted again, where it was.
+    fn restore(&mut self, block: BlockId) {
+        let view = View { pool: &self.pool, now: self.now };
+        if !self.policy.restore(block, view) {
+            self.policy.on_evictable(block, view);
+        }
+    }
+
     /// Puts back what was set aside.
     fn end(&mut self) {
         for &block in &self.moved {
             self.pool.unshare(block);
         }
         self.policy.set_aside(&[]);
+        let mut aside = std::mem::take(&mut self.aside);
+        aside.drain(..).for_each(|block| self.restore(block));
+        self.aside = aside;
         let view = View { pool: &self.pool, now: self.now };
-        self.aside.drain(..).for_each(|block| self.policy.restore(block, view));
         for block in self.bared.drain(..).filter(|&block| view.pool.is_evictable(block)) {
             self.policy.on_evictable(block, view);
         }

@@ -28,12 +28,8 @@ pub trait Rank: Send {
     fn needs_future(&self) -> bool {
         false
     }
-    /// See [`Eviction::may_refuse`].
-    fn may_refuse(&self) -> bool {
-        false
-    }
     /// See [`Eviction::refuses`].
-    fn refuses(&self, _outlook: u32, _victim: BlockId) -> bool {
+    fn refuses(&self, _next_use: u32, _victim: BlockId) -> bool {
         false
     }
 }
@@ -154,10 +150,6 @@ impl<R: Rank> Eviction for RankOrder<R> {
 
     fn needs_future(&self) -> bool {
         self.policy.needs_future()
-    }
-
-    fn may_refuse(&self) -> bool {
-        self.policy.may_refuse()
     }
 
     fn refuses(&self, next_use: u32, victim: BlockId) -> bool {

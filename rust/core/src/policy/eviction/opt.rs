@@ -45,10 +45,6 @@ impl Rank for Opt {
         true
     }
 
-    fn may_refuse(&self) -> bool {
-        self.bypass
-    }
-
     fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
         self.bypass && self.next[victim as usize] <= next_use
     }

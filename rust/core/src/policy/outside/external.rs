@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::offering::{OfferMark, Offering};
 use crate::hash::Key;
 use crate::policy::{
-    Access, BlockAccess, Candidates, Eviction, Lru, NEVER, RemovalCause, View, grow,
+    Access, BlockAccess, Candidates, Consulted, Eviction, Lru, NEVER, RemovalCause, View, grow,
 };
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
@@ -398,6 +398,16 @@ impl Eviction for External {
         self.order.next(view)
     }
 
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        self.order.order(view)
+    }
+
+    fn validate(&self, pool: &Pool) -> Result<(), String> {
+        self.order.validate(pool)
+    }
+}
+
+impl Consulted for External {
     fn ready(&self, n: usize) -> bool {
         self.valid + self.fallback >= n
     }
@@ -408,13 +418,5 @@ impl Eviction for External {
 
     fn external(&mut self) -> Option<&mut External> {
         Some(self)
-    }
-
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.order.order(view)
-    }
-
-    fn validate(&self, pool: &Pool) -> Result<(), String> {
-        self.order.validate(pool)
     }
 }
