@@ -2,11 +2,11 @@
 
 use kvframe_core::Manager as Core;
 use kvframe_core::pool::NIL;
-use numpy::{Ix1, PyArray1};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::args::BlockNumber;
-use crate::buffers::{keys, readable, tokens};
+use crate::buffers::{keys, tokens};
 use crate::errors::usage;
 use crate::manager::Manager;
 use crate::views::entry;
@@ -113,10 +113,11 @@ fn expected(
     Ok((blocks, generations))
 }
 
-/// Ids as block tables have them, read in place; None for what takes the longer way.
+/// Ids as block tables have them; None for what takes the longer way.
 fn plain(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
-    let array = readable::<i32, Ix1>(blocks)?;
-    let ids = array.as_slice().ok()?;
+    let array = blocks.cast::<PyArray1<i32>>().ok().filter(|array| array.is_aligned())?;
+    // Copied at once, so that it is not borrowed.
+    let ids = array.to_vec().ok()?;
     let valid = ids.iter().all(|&id| id >= 0);
-    valid.then(|| ids.iter().map(|&id| id as u32).collect())
+    valid.then(|| ids.into_iter().map(|id| id as u32).collect())
 }

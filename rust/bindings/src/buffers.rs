@@ -246,6 +246,19 @@ pub fn target<'py, T: Element, D: Dimension>(
     writable(value, name).map(Target::of)
 }
 
+/// The same of one dimension and one piece of memory.
+pub fn whole_target<'py, T: Element>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Target<'py, T, Ix1>> {
+    // The common case: its flags say all that a borrow would check.
+    let plain = value.cast::<PyArray1<T>>().ok().map(Target::unborrowed);
+    match plain.filter(Target::is_plain) {
+        Some(target) => Ok(target),
+        None => whole(writable(value, name)?, name).map(Target::of),
+    }
+}
+
 /// What a target is refused with that is not as it was given.
 pub fn altered(py: Python<'_>, name: &str) -> PyErr {
     usage(py, format!("{name}: given another type, shape or memory during the call"))

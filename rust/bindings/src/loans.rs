@@ -3,16 +3,15 @@
 use numpy::Ix1;
 use pyo3::prelude::*;
 
-use crate::buffers::{altered, readable, whole, writable};
+use crate::buffers::{altered, readable, whole_target};
 use crate::errors::usage;
-use crate::look::Target;
 use crate::manager::Manager;
 
 #[pymethods]
 impl Manager {
     /// Fills `out` with raw blocks taken from the pool.
     fn take_blocks(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
-        let out = Target::of(whole(writable::<i32, Ix1>(out, "out")?, "out")?);
+        let out = whole_target::<i32>(out, "out")?;
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
         self.with_victims(py, |core| core.take(&mut blocks))?;

@@ -1,8 +1,11 @@
 //! What an array of a caller or a policy looks like, so that a change of it is seen.
 
 use numpy::ndarray::{ArrayViewMut, Dimension};
+use numpy::npyffi::{NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::{Element, Ix1, PyArray, PyArrayMethods, PyReadwriteArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+
+const PLAIN: i32 = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | NPY_ARRAY_WRITEABLE;
 
 /// Dimensions of the arrays that are looked at.
 const MOST: usize = 2;
@@ -63,6 +66,16 @@ impl<'py, T: Element, D: Dimension> Target<'py, T, D> {
         let array = (**borrowed).clone();
         drop(borrowed);
         Self { look: Look::of(&array), array }
+    }
+
+    /// An array of which nothing has been checked.
+    pub fn unborrowed(array: &Bound<'py, PyArray<T, D>>) -> Self {
+        Self { look: Look::of(array), array: array.clone() }
+    }
+
+    /// Whether it is writable, aligned and one piece of memory, by its flags.
+    pub fn is_plain(&self) -> bool {
+        self.look.flags & PLAIN == PLAIN
     }
 
     /// Whether it is as it was given.
