@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "skipped-decrement",
         "pool/moves.rs",
-        "            b.state = State::Committed;\n            self.cached -= 1;",
-        "            b.state = State::Committed;",
+        "        if first {\n            self.cached -= 1;\n",
+        "        if first {\n",
         "a block that got an owner still counts as cached: capacity is promised twice",
     ),
     Mutant(
@@ -104,17 +104,17 @@ MUTANTS = (
     Mutant(
         "claim-not-told",
         "store/owners.rs",
-        "        self.policy.acquire(if some_owned { &cached } else { found }, view);\n",
-        "",
+        "        self.policy.own(found, if some_owned { &first } else { found }, access, view);\n",
+        "        self.policy.hit(found, access, view);\n",
         "the policy ranks a block that has an owner",
     ),
     Mutant(
         "release-order-wrong",
         "policy/eviction/lru.rs",
-        "let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };",
+        "let Some((&root, below)) = blocks.split_first() else { return };",
         "let blocks: Vec<BlockId> = blocks.iter().rev().copied().collect();\n"
         "        let blocks = &blocks[..];\n"
-        "        let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };",
+        "        let Some((&root, below)) = blocks.split_first() else { return };",
         "lru kills the head of a prefix first as soon as it may",
         ("MK-B14", "IL-B9"),
     ),

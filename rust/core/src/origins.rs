@@ -106,6 +106,18 @@ impl Origins {
         }
     }
 
+    /// The same of a prefix, of which no request uses a block without those before it. The blocks before
+    /// one that nothing new is learnt of were used by the same session, or by more.
+    #[inline]
+    pub fn used_prefix(&mut self, blocks: &[BlockId], session: u64) {
+        for &block in blocks.iter().rev() {
+            match self.sessions.get_mut(block as usize) {
+                Some(user) if *user != session && *user != SHARED => *user = SHARED,
+                _ => break,
+            }
+        }
+    }
+
     /// `block` is findable no more.
     #[inline]
     pub fn unpublish(&mut self, block: BlockId) {

@@ -63,12 +63,27 @@ struct Block {
     parent: BlockId,
     /// The child that was used last; a hint that lookups check.
     last_child: BlockId,
+    /// `Committed` for `Cached` too: owners alone tell the two apart, so that they come and leave
+    /// without a second write.
     state: State,
     group: u8,
     /// [`DUPLICATED`], [`WAITS`].
     marks: u8,
     /// Retention priority, or [`UNASKED`].
     priority: u8,
+}
+
+impl Block {
+    /// Whether it is findable and has no owner.
+    #[inline]
+    fn is_cached(&self) -> bool {
+        self.refs == 0 && self.state == State::Committed
+    }
+
+    #[inline]
+    fn state(&self) -> State {
+        if self.is_cached() { State::Cached } else { self.state }
+    }
 }
 
 /// No priority was asked for: the default one holds.
@@ -177,7 +192,7 @@ impl Pool {
     /// The state of a block of this pool.
     #[inline]
     pub fn state(&self, block: BlockId) -> State {
-        self.blocks.get(block as usize).map_or(State::Free, |b| b.state)
+        self.blocks.get(block as usize).map_or(State::Free, Block::state)
     }
 
     /// Counts how often the id was freed, so that an old handle cannot alias.
@@ -231,13 +246,13 @@ impl Pool {
 
     /// Whether lookups may answer with it.
     pub fn is_findable(&self, block: BlockId) -> bool {
-        matches!(self.state(block), State::Committed | State::Cached)
+        self.blocks.get(block as usize).is_some_and(|b| b.state == State::Committed)
     }
 
     /// Rule 7: findable, not owned, and nothing findable follows it.
     #[inline]
     pub fn is_evictable(&self, block: BlockId) -> bool {
-        self.blocks.get(block as usize).is_some_and(|b| b.state == State::Cached && b.children == 0)
+        self.blocks.get(block as usize).is_some_and(|b| b.is_cached() && b.children == 0)
     }
 
     /// Its retention priority, 0 to 100: of the blocks that may be evicted, those with the lowest do.

@@ -255,7 +255,7 @@ fn act(pool: &mut Pool, model: &mut Model, op: &Op) -> Option<()> {
             let start = *path.get(at)?;
             let keys: Vec<Key> = path[at + 1..].iter().map(|&b| model.at(b).key).collect();
             let mut found = vec![start];
-            pool.follow_last_children(start, &keys, &mut found);
+            pool.follow_children(start, &keys, &mut found);
             for (pair, key) in found.windows(2).zip(&keys) {
                 let child = model.at(pair[1]);
                 assert_eq!((child.parent, child.key), (pair[0], *key), "not a child of that key");

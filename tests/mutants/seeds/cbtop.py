@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "reads-not-counted",
         "store/owners.rs",
-        "        self.policy.hit(found, access, view);\n",
-        "        let _ = access;\n",
+        "        self.policy.own(found, if some_owned { &first } else { found }, access, view);\n",
+        "        self.policy.acquire(if some_owned { &first } else { found }, view);\n",
         "policies see what is written, not what is read",
         ("CB-B8",),
     ),
@@ -127,9 +127,9 @@ MUTANTS = (
     ),
     Mutant(
         "hit-may-still-be-evicted",
-        "pool/chains.rs",
-        "                b.state = State::Committed;\n                firsts += 1;\n",
-        "                firsts += 0;\n",
+        "pool.rs",
+        "        self.refs == 0 && self.state == State::Committed\n",
+        "        self.state == State::Committed\n",
         "blocks of a running sequence give way to others",
         ("CB-B11",),
     ),

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "hit-not-owned",
         "store/owners.rs",
-        "        self.pool.share_chain(found);\n",
-        "",
+        "self.pool.share_chain(found) < found.len();",
+        "self.pool.count_cached(found) < found.len();",
         "a hit is a length only: its blocks go to others while they are read",
         ("IL-B3",),
     ),

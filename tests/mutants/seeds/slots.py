@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         "inner-blocks-evicted",
         "pool.rs",
-        ".is_some_and(|b| b.state == State::Cached && b.children == 0)",
-        ".is_some_and(|b| b.state == State::Cached)",
+        ".is_some_and(|b| b.is_cached() && b.children == 0)",
+        ".is_some_and(Block::is_cached)",
         "what follows an evicted block takes room and cannot be found",
         ("SA-B2",),
     ),
@@ -42,10 +42,8 @@ MUTANTS = (
     Mutant(
         "only-the-end-owned",
         "pool/chains.rs",
-        "        for &block in blocks.iter().rev() {\n"
-        "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
-        "        for &block in blocks.iter().rev().take(1) {\n"
-        "            let b = &mut column[block as usize];\n            b.refs += 1;\n",
+        "        for &block in above.iter().rev() {\n",
+        "        for &block in above.iter().rev().take(0) {\n",
         "the way to a block in use is evicted",
         ("SA-B5",),
     ),

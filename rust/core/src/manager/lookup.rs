@@ -218,7 +218,7 @@ impl Manager {
     ) -> u32 {
         while found.len() < count {
             let i = found.len();
-            if self.follow_last_children(wanted, group, count, found) {
+            if self.follow_children(wanted, group, count, found) {
                 continue;
             }
             match self.find(wanted, group, i) {
@@ -253,11 +253,11 @@ impl Manager {
         }
     }
 
-    /// Goes on from the last block found to the children used last, where they are the ones wanted:
-    /// most prompts go on as the last one did, and that is found without the index. Not where
-    /// tokens have to be compared, nor in groups whose keys are not the prompt's own.
+    /// Goes on from the last block found to its neighbours or the children used last, where they are the
+    /// ones wanted: most prompts go on as the last one did, and that is found without the index. Not
+    /// where tokens have to be compared, nor in groups whose keys are not the prompt's own.
     #[inline]
-    fn follow_last_children(
+    fn follow_children(
         &self,
         wanted: PrefixQuery<'_>,
         group: usize,
@@ -271,7 +271,7 @@ impl Manager {
                     && self.layout.groups()[0].units == 1
                     && !self.store.index().wants_proof() =>
             {
-                self.pool().follow_last_children(last, &wanted.keys[from..count], found);
+                self.pool().follow_children(last, &wanted.keys[from..count], found);
             }
             _ => {}
         }

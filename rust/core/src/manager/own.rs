@@ -37,30 +37,35 @@ impl Manager {
 
     /// `seq` becomes an owner of the blocks found in one group.
     pub(super) fn own(&mut self, seq: SeqId, group: usize, found: &[BlockId], access: Access<'_>) {
-        let units = self.layout.groups()[group].units as usize;
+        let reach = self.layout.groups()[group];
+        let (units, prefix) = (reach.units as usize, reach.kind.keeps_all());
         if units > 1 && !access.next_use.is_empty() {
             // A block of several units is used again as soon as its first one.
             let next_use: Vec<u32> = access.next_use.iter().copied().step_by(units).collect();
-            return self.own_runs(seq, found, Access { next_use: &next_use, ..access });
+            return self.own_runs(seq, found, prefix, Access { next_use: &next_use, ..access });
         }
-        self.own_runs(seq, found, access);
+        self.own_runs(seq, found, prefix, access);
     }
 
-    fn own_runs(&mut self, seq: SeqId, found: &[BlockId], access: Access<'_>) {
+    fn own_runs(&mut self, seq: SeqId, found: &[BlockId], prefix: bool, access: Access<'_>) {
+        if !found.contains(&NIL) {
+            return self.own_run(seq, found, prefix, access);
+        }
         let mut start = 0;
-        // What is not needed lies before a window's blocks, or between a sink and them.
+        // What is not needed lies before a window's blocks, or between a sink and them; what the sequence
+        // owns already lies between those that it found again.
         for run in found.split(|&b| b == NIL) {
             let next_use = access.next_use.get(start..).unwrap_or(&[]);
-            self.own_run(seq, run, Access { next_use, ..access });
+            self.own_run(seq, run, prefix, Access { next_use, ..access });
             start += run.len() + 1;
         }
     }
 
-    fn own_run(&mut self, seq: SeqId, found: &[BlockId], access: Access<'_>) {
+    fn own_run(&mut self, seq: SeqId, found: &[BlockId], prefix: bool, access: Access<'_>) {
         if found.is_empty() {
             return;
         }
         self.store.note_blocks(Kind::Hit, seq, found.iter(), 0);
-        self.store.own(found, access);
+        self.store.own(found, prefix, access);
     }
 }

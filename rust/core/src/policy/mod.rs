@@ -115,6 +115,13 @@ pub trait Eviction: Consulted + Send {
     /// `blocks` were cached and have an owner now. The policy: takes them out of its order.
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>);
 
+    /// An allocation found `blocks` and has become an owner of each; those in `first` had none. The same as
+    /// [`Eviction::acquire`] of these and [`Eviction::hit`] of all.
+    fn own(&mut self, blocks: &[BlockId], first: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.acquire(first, view);
+        self.hit(blocks, access, view);
+    }
+
     /// The last owner of each of `blocks` left, and they are cached. The caller: gives them in the order of their
     /// prefix. The policy: may name the last of them from now on; the ones before it once
     /// [`Eviction::on_evictable`] says so.

@@ -3,6 +3,10 @@
 use super::{Block, BlockId, DUPLICATED, NIL, Pool, State, WAITS};
 use crate::hash::Key;
 
+/// From a block to its neighbour in the pool.
+const FORWARD: BlockId = 1;
+const BACKWARD: BlockId = FORWARD.wrapping_neg();
+
 impl Pool {
     /// Gives pending `blocks` the keys under which they are to be findable, up to the first that is not
     /// pending; how many that were.
@@ -45,56 +49,71 @@ impl Pool {
         }
     }
 
-    /// Follows `keys` from `block` down the children that were used last, as far as they stand under
-    /// those keys; appends them to `out`.
+    /// Follows `keys` from `block` down its children, as far as the neighbour in the pool or the child
+    /// that was used last stands under them; appends those to `out`.
+    ///
+    /// Blocks that were taken together mostly lie side by side, in either direction. Where the neighbour
+    /// is the child, its place is known before the block above has been read: the processor fetches
+    /// the blocks of a prompt at once, and not one after the other.
     // Not inlined, as the two below: in the middle of an allocation its variables spill.
     #[inline(never)]
-    pub fn follow_last_children(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
+    pub fn follow_children(&self, block: BlockId, keys: &[Key], out: &mut Vec<BlockId>) {
         let (blocks, column) = (&self.blocks[..], &self.key[..self.blocks.len()]);
+        // NIL is no index; only a findable block has a parent.
+        let is_child = |child: BlockId, above: BlockId, key: Key| {
+            let block = blocks.get(child as usize);
+            block.is_some_and(|block| block.parent == above && column[child as usize] == key)
+        };
         let start = out.len();
         out.resize(start + keys.len(), NIL);
-        let (mut above, mut last_child, mut found) = (block, blocks[block as usize].last_child, 0);
-        for (slot, key) in out[start..].iter_mut().zip(keys) {
-            // NIL is no index; only a findable block has a parent.
-            let Some(child) = blocks.get(last_child as usize) else { break };
-            if child.parent != above || column[last_child as usize] != *key {
-                break;
+        let (mut above, mut step, mut found) = (block, FORWARD, 0);
+        for (slot, &key) in out[start..].iter_mut().zip(keys) {
+            let mut child = above.wrapping_add(step);
+            if !is_child(child, above, key) {
+                child = blocks[above as usize].last_child;
+                if !is_child(child, above, key) {
+                    break;
+                }
+                // After a gap, blocks go on as before it, or the other way.
+                step = match child.wrapping_sub(above) {
+                    next @ (FORWARD | BACKWARD) => next,
+                    _ => step,
+                };
             }
-            *slot = last_child;
+            *slot = child;
             found += 1;
-            (above, last_child) = (last_child, child.last_child);
+            above = child;
         }
         out.truncate(start + found);
     }
 
-    /// How many of `blocks` are cached; `NIL` is not.
+    /// How many of `blocks`, which are findable, owned or `NIL`, are cached.
     #[inline(never)]
     pub fn count_cached(&self, blocks: &[BlockId]) -> usize {
         let column = &self.blocks[..];
-        let cached =
-            |b: &BlockId| column.get(*b as usize).is_some_and(|b| b.state == State::Cached);
+        let cached = |b: &BlockId| column.get(*b as usize).is_some_and(|b| b.refs == 0);
         blocks.iter().map(|b| usize::from(cached(b))).sum()
     }
 
-    /// One more owner for each of `blocks`, a prefix or the end of one; how many had none before.
-    /// Notes which child was used last.
+    /// One more owner for each of `blocks`, which are findable, a prefix or the end of one; how many had
+    /// none before. Notes which child was used last.
     #[inline(never)]
     pub fn share_chain(&mut self, blocks: &[BlockId]) -> usize {
         let column = &mut self.blocks[..];
         let (mut firsts, mut marks) = (0, 0);
-        let mut below = NIL;
-        for &block in blocks.iter().rev() {
-            let b = &mut column[block as usize];
+        let mut share = |b: &mut Block| {
+            debug_assert_eq!(b.state, State::Committed);
+            firsts += u32::from(b.refs == 0);
             b.refs += 1;
             marks |= b.marks;
-            if below != NIL {
-                b.last_child = below;
-            }
+        };
+        let Some((&(mut below), above)) = blocks.split_last() else { return 0 };
+        share(&mut column[below as usize]);
+        for &block in above.iter().rev() {
+            let b = &mut column[block as usize];
+            share(b);
+            b.last_child = below;
             below = block;
-            if b.state == State::Cached {
-                b.state = State::Committed;
-                firsts += 1;
-            }
         }
         self.cached -= firsts;
         if marks & WAITS != 0 {
@@ -130,15 +149,18 @@ impl Pool {
     #[inline(never)]
     pub fn unshare_chain(&mut self, blocks: &[BlockId]) -> bool {
         let column = &mut self.blocks[..];
-        let plain = |b: &Block| b.refs == 1 && b.state == State::Committed && b.marks == 0;
-        // NIL is no index.
-        if !blocks.iter().all(|&block| column.get(block as usize).is_some_and(plain)) {
-            return false;
-        }
+        let mut left = 0;
         for &block in blocks {
-            let b = &mut column[block as usize];
-            b.refs = 0;
-            b.state = State::Cached;
+            match column.get_mut(block as usize) {
+                // NIL is no index.
+                Some(b) if b.refs == 1 && b.state == State::Committed && b.marks == 0 => b.refs = 0,
+                _ => break,
+            }
+            left += 1;
+        }
+        if left < blocks.len() {
+            blocks[..left].iter().for_each(|&block| column[block as usize].refs = 1);
+            return false;
         }
         self.cached += blocks.len() as u32;
         true

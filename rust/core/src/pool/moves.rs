@@ -82,10 +82,9 @@ impl Pool {
     #[inline]
     pub fn share(&mut self, block: BlockId) -> bool {
         let b = &mut self.blocks[block as usize];
+        let first = b.is_cached();
         b.refs += 1;
-        let first = b.state == State::Cached;
         if first {
-            b.state = State::Committed;
             self.cached -= 1;
         } else if b.marks & WAITS != 0 {
             self.came_back(block);
@@ -105,11 +104,8 @@ impl Pool {
             }
             return None;
         }
-        if b.state == State::Committed {
-            b.state = State::Cached;
-            self.cached += 1;
-        }
-        Some(b.state)
+        self.cached += u32::from(b.is_cached());
+        Some(b.state())
     }
 
     /// Pending → Committed: findable under `key`, after `parent` (in groups with a prefix order).
@@ -133,9 +129,7 @@ impl Pool {
     /// Returns the parent that lost a child, or [`NIL`].
     pub fn unpublish(&mut self, block: BlockId) -> BlockId {
         let b = &mut self.blocks[block as usize];
-        if b.state == State::Cached {
-            self.cached -= 1;
-        }
+        self.cached -= u32::from(b.is_cached());
         b.state = State::Pending;
         let parent = std::mem::replace(&mut b.parent, NIL);
         if parent != NIL {

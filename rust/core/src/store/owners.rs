@@ -17,23 +17,27 @@ impl Store {
         first
     }
 
-    /// The findable blocks `found`, of one group and without gaps, have an owner more: an allocation uses them.
-    pub(crate) fn own(&mut self, found: &[BlockId], access: Access<'_>) {
-        let mut cached = std::mem::take(&mut self.kept);
-        let some_owned = self.pool.count_cached(found) < found.len();
+    /// The findable blocks `found`, of one group and without gaps, have an owner more: an allocation uses
+    /// them. `prefix`: a request that uses one of them uses all before it, too.
+    pub(crate) fn own(&mut self, found: &[BlockId], prefix: bool, access: Access<'_>) {
+        let mut first = std::mem::take(&mut self.kept);
+        first.clear();
+        let some_owned = self.pool.share_chain(found) < found.len();
         if some_owned {
-            cached.clear();
-            cached.extend(found.iter().filter(|&&b| self.pool.state(b) == State::Cached));
+            first.extend(found.iter().filter(|&&block| self.pool.refs(block) == 1));
         }
-        self.pool.share_chain(found);
-        self.origins.used(found, access.meta.session);
+        let session = access.meta.session;
+        if prefix {
+            self.origins.used_prefix(found, session);
+        } else {
+            self.origins.used(found, session);
+        }
         let view = View { pool: &self.pool, now: self.now };
-        self.policy.acquire(if some_owned { &cached } else { found }, view);
-        self.policy.hit(found, access, view);
+        self.policy.own(found, if some_owned { &first } else { found }, access, view);
         if self.samples.is_on() {
             self.samples.used(found, self.now);
         }
-        self.kept = cached;
+        self.kept = first;
     }
 
     /// Each of `path`, in which the blocks of a group stand together, has an owner more.

@@ -108,6 +108,14 @@ impl<R: Rank> Eviction for RankOrder<R> {
         }
     }
 
+    fn own(&mut self, blocks: &[BlockId], first: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.acquire(first, view);
+        // With an owner none of them is in the heap, so none has to move there.
+        for (i, &block) in blocks.iter().enumerate() {
+            self.policy.hit(block, BlockAccess { access: &access, i }, view);
+        }
+    }
+
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
         for &block in blocks {
             self.policy.release(block, view);

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::policy::{Access, Eviction, PriorityBuckets, RemovalCause, View, grow};
+use crate::policy::{Access, Eviction, PriorityBuckets, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool, State};
 
 /// The order: a list from the next to be evicted to the last used. A block is in it exactly while it is
@@ -104,14 +104,18 @@ impl Lru {
         self.buckets.get_or_insert_default()
     }
 
-    /// Room for as many links again, and for no more than the pool has blocks.
+    /// Links for so many blocks; with room for as many again, and for no more than the pool has.
     #[inline]
-    fn reserve(&mut self, largest: BlockId) {
-        let (len, wanted) = (self.links.len(), largest as usize + 1);
+    fn grow(&mut self, wanted: usize) {
+        let len = self.links.len();
+        if wanted <= len {
+            return;
+        }
         if wanted > self.links.capacity() {
             let most = (self.pool as usize).max(wanted);
             self.links.reserve_exact(wanted.max(2 * len).min(most) - len);
         }
+        self.links.resize(wanted, ALONE);
     }
 
     /// The list, while there is one.
@@ -144,17 +148,14 @@ impl Eviction for Lru {
             }
             return;
         }
-        let mut i = 0;
-        while i < blocks.len() {
+        self.len -= blocks.len() as u32;
+        let mut rest = blocks.iter().copied().peekable();
+        while let Some(root) = rest.next() {
             // A prefix was released tail first: its blocks stand in a row, and leave as one.
-            let after = self.links[blocks[i] as usize].after;
-            let mut before = self.links[blocks[i] as usize].before;
-            self.len -= 1;
-            i += 1;
-            while i < blocks.len() && blocks[i] == before {
-                before = self.links[before as usize].before;
-                self.len -= 1;
-                i += 1;
+            let links = &self.links[..];
+            let Links { mut before, after } = links[root as usize];
+            while let Some(block) = rest.next_if_eq(&before) {
+                before = links[block as usize].before;
             }
             self.join(before, after);
         }
@@ -164,17 +165,14 @@ impl Eviction for Lru {
         if view.pool.has_priorities() {
             return self.banded(view.pool).release(blocks, view.pool);
         }
-        let Some((&root, &leaf)) = blocks.first().zip(blocks.last()) else { return };
-        if let Some(&largest) = blocks.iter().max() {
-            self.reserve(largest);
-            grow(&mut self.links, largest, ALONE);
+        let Some((&root, below)) = blocks.split_first() else { return };
+        self.grow(view.pool.created() as usize);
+        let (links, mut after, mut leaf) = (&mut self.links[..], NIL, root);
+        for &block in below {
+            links[leaf as usize] = Links { before: block, after };
+            (after, leaf) = (leaf, block);
         }
-        let mut after = NIL;
-        for pair in blocks.windows(2) {
-            self.links[pair[0] as usize] = Links { before: pair[1], after };
-            after = pair[0];
-        }
-        self.links[leaf as usize] = Links { before: self.tail, after };
+        links[leaf as usize] = Links { before: self.tail, after };
         match self.tail {
             NIL => self.head = leaf,
             tail => self.links[tail as usize].after = leaf,
