@@ -175,7 +175,7 @@ def test_an_entry_point_of_the_old_group_is_told_the_new_one(install: Install) -
         f"no eviction policy aged: {told} kvframe.eviction: install a version that does so"
     )
     (row,) = [row for row in Registry().list() if row.name == "aged"]
-    groups = "kvframe.eviction, kvframe.admission, kvframe.prefix, kvframe.store"
+    groups = "kvframe.eviction, kvframe.admission, kvframe.prefix, kvframe.store, kvframe.trace"
     assert (row.kind, row.way) == (None, None)
     assert row.state == f"broken: {told} one of {groups}: install a version that does so"
 
@@ -186,6 +186,8 @@ def test_the_packages_of_this_repository_name_their_kind() -> None:
     for project in root.glob("*/pyproject.toml"):
         about = tomllib.loads(project.read_text())["project"]
         for group, table in about["entry-points"].items():
+            if not group.startswith("kvframe."):
+                continue
             for name in table:
                 kind = group.removeprefix("kvframe.")
                 assert rows[name, kind].distribution == about["name"]
@@ -242,7 +244,8 @@ def test_failed_import_names_the_distribution_and_keeps_the_traceback(install: I
             "no_hook",
             "no-hook",
             "plugin no-hook (kvframe-no-hook 0.9): it has no hook; mark one of kvframe_eviction, "
-            "kvframe_admission, kvframe_prefix, kvframe_store with @kvframe.hookimpl",
+            "kvframe_admission, kvframe_prefix, kvframe_store, kvframe_trace with "
+            "@kvframe.hookimpl",
         ),
     ],
 )

@@ -220,7 +220,7 @@ def test_who_wants_room_pushes_out_nothing_that_the_tier_below_lacks(who: str) -
                 cost = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
                 assert isinstance(engine.tiers.preempt(seq, cost), Request if refused else Swapped)
             elif refused:
-                with pytest.raises(BusyError, match=r"below has not yet: try again after poll"):
+                with pytest.raises(BusyError, match=r"that below lacks: try again after poll"):
                     engine.tiers.swap_out(seq)
             else:
                 assert len(engine.tiers.swap_out(seq)) == 3

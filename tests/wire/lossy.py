@@ -8,6 +8,8 @@ from typing import Any
 
 import zmq
 
+from tests.workers import Worker
+
 
 class Lossy:
     """Forwards what a publisher sends, except for what it loses."""
@@ -21,8 +23,8 @@ class Lossy:
         self.endpoint = self.pub.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self.draw, self.loses, self.lost = random.Random(1), 0.0, 0
         self.ends = threading.Event()
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
+        self.worker = Worker(self._run)
+        self.worker.start()
 
     def _run(self) -> None:
         while not self.ends.is_set():
@@ -35,5 +37,5 @@ class Lossy:
 
     def close(self) -> None:
         self.ends.set()
-        self.thread.join()
+        self.worker.end(60)
         self.context.destroy(linger=0)

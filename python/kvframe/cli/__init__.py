@@ -28,11 +28,11 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 COMMANDS = {
     "bench": "Replay real traffic under every policy.",
     "check": "Check FILE and print what it resolves to.",
-    "events": "Read the KV events of running engines.",
+    "events": "Read the KV events that running engines publish (vLLM, SGLang, kvframe.wire).",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",
-    "top": "Watch a running manager in the terminal.",
+    "top": "Watch a running manager: usage, hits, who holds what.",
     "trace": "Look at traces, check them, and make others of them.",
 }
 

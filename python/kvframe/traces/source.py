@@ -188,6 +188,8 @@ def _raw(name: str) -> Stream:
             f"{name}: no such file, nor a shipped trace ({', '.join(known) or 'none found'})"
             f"{did_you_mean(name, known)}"
         ) from None
+    except TraceError:
+        raise
     except (OSError, ValueError) as error:
         label = label_of(name)
         why = getattr(error, "strerror", None) or error

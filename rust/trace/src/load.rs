@@ -120,8 +120,8 @@ fn read_text(lines: &mut Lines<'_>, builder: &mut Builder<'_>) -> Result<(), Tra
     let first = lines.next()?.map(|(_, line)| compact::is_header(line));
     lines.unread();
     match first {
-        None if lines.number == 0 => return Err(lines.error("no requests: the file is empty")),
-        None => return Err(lines.error("no requests: only blank lines")),
+        None if lines.number == 0 => Err(lines.error("no requests: the file is empty")),
+        None => Err(lines.error("no requests: only blank lines")),
         Some(true) => compact::read(lines, builder),
         Some(false) => jsonl::read(lines, builder),
     }
