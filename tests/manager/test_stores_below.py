@@ -54,13 +54,15 @@ def test_a_request_is_stored_as_it_is_without_a_matcher() -> None:
     assert kv.inspect.stored_request(request) is request
 
 
-def test_new_weights_or_a_reset_make_a_sequence_stale() -> None:
+def test_new_weights_or_a_reset_of_its_salt_make_a_sequence_stale() -> None:
     kv = KVCacheManager(block_size=4, capacity=16)
     kv.set_weight_version("one")
     first = started(kv, Request(PROMPT))
     assert (kv.inspect.weight_version, kv.inspect.is_current(first)) == ("one", True)
     kv.set_weight_version("two")
     assert (kv.inspect.weight_version, kv.inspect.is_current(first)) == ("two", False)
-    second = started(kv, Request(PROMPT))
+    second = started(kv, Request(PROMPT, cache_salt="a"))
     kv.reset_prefix_cache()
+    assert kv.inspect.is_current(second)
+    kv.reset_prefix_cache(cache_salt="a")
     assert not kv.inspect.is_current(second)

@@ -115,8 +115,9 @@ class Inspect:
         return self._core.weight_version().decode()
 
     def is_current(self, seq: int) -> bool:
-        """Whether a sequence was computed with the present weights, and after the last reset of the
-        prefix cache that applies to it.
+        """Whether a sequence was computed with the present weights, and no reset of its own salt,
+        adapter or session came since (`KVCacheManager.reset_prefix_cache`). If not, no copy of its
+        blocks may outlive it.
         """
         return self._core.is_current(seq)
 
