@@ -51,6 +51,7 @@ def test_a_record_is_written_and_read(tmp_path: Path) -> None:
     assert gate(RECORDED.works, RECORDED.rustc, file, anew=False) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
 def test_a_tampered_record_fails_on_what_is_really_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

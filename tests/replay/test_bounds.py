@@ -18,7 +18,7 @@ CAPACITIES = {"conversation": CONVERSATION, "synthetic": SYNTHETIC, "agent": AGE
 ONLINE = tuple(policy.name for policy in BUILTIN if not policy.replay_only)
 CELLS = [
     *product(("synthetic",), ("trace", "engine")),
-    ("agent", "engine"),
+    pytest.param("agent", "engine", marks=pytest.mark.slow),
     *(pytest.param("conversation", mode, marks=pytest.mark.slow) for mode in ("trace", "engine")),
 ]
 
