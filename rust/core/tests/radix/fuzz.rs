@@ -4,7 +4,7 @@ use kvframe_core::index::radix::Path;
 use kvframe_core::locks::Receipt;
 use kvframe_core::{BlockId, Error, Key, NIL};
 
-use crate::dice::{Dice, runs};
+use crate::dice::Dice;
 use crate::harness::{HERE, Harness, THERE};
 use crate::model::Model;
 
@@ -194,7 +194,7 @@ impl Walk {
 // scenario: ST41, S1, S2, S10, S12
 #[test]
 fn stores_locks_and_evictions_agree_with_the_model() {
-    let (mut total, seeds) = (Seen::default(), 10 * runs(40));
+    let (mut total, seeds) = (Seen::default(), 10 * crate::dice::runs(40));
     for seed in 0..seeds {
         let mut walk = Walk::new(Dice::new(seed));
         for step in 0..500 {

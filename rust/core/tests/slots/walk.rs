@@ -4,7 +4,7 @@ use kvframe_core::slots::Standing;
 use kvframe_core::transfers::{BlockCopy, CopyPlan};
 use kvframe_core::{Error, SeqId};
 
-use crate::dice::{Dice, runs};
+use crate::dice::Dice;
 use crate::engine::{Engine, SPACES, kv_of, place};
 
 const POLICIES: [&str; 4] = ["lru", "lfu", "arc", "longest-first"];
@@ -227,7 +227,7 @@ impl Walk {
 #[test]
 fn whatever_is_called_a_hit_is_what_memory_holds() {
     let (mut hits, mut copies) = (0, 0);
-    let seeds = 5 * runs(40);
+    let seeds = 5 * crate::dice::runs(40);
     for seed in 0..seeds {
         let mut walk = Walk::new(Dice::new(seed));
         for _ in 0..400 {
