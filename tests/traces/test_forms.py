@@ -10,6 +10,7 @@ import pytest
 from kvframe.bench.traces import ReadOptions, Source, read
 from kvframe.errors import TraceError
 from kvframe.traces.forms import FORMS as READERS
+from kvframe.traces.reader import Given, TraceReader
 
 from .conftest import FORMS
 
@@ -107,3 +108,11 @@ def test_a_chat_is_of_its_parents_session(tmp_path: Path) -> None:
     trace = read(str(tmp_path / "t"), ReadOptions()).trace
     assert trace.columns()["session"].tolist() == [0, 0, 1, 0]
     assert trace.columns()["timestamp_ms"].tolist() == [500] * 4
+
+
+@pytest.mark.parametrize(
+    "reader", [one for one in READERS if one.native or one.lacks == "requests"]
+)
+def test_a_form_without_rows_refuses_by_name(reader: TraceReader) -> None:
+    with pytest.raises(TraceError, match=rf"file: .*{re.escape(reader.title)}: "):
+        reader.rows([], Given("file"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kvframe.errors import TraceError
 from kvframe.traces.forms.hashes import OUTPUT, SESSION, TIME
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
@@ -151,7 +152,7 @@ class KVEvents(TraceReader):
     lacks = "requests"
     advice = (
         "they say which blocks an engine stored and removed, not which requests asked for them; "
-        "kvframe.wire reads them into a RouterIndex; for a replay, record requests"
+        "kvframe.wire reads them into a RouterIndex; for a replay, `kvframe events record` them"
     )
 
     def recognises(self, head: Head) -> bool:
@@ -165,8 +166,8 @@ class KVEvents(TraceReader):
         return head.encoding == "binary" and any(one.encode() in head.data for one in _EVENTS)
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
-        """Not called: `lacks` says why."""
-        raise NotImplementedError
+        """Refuses: the file has no requests."""
+        raise TraceError(f"{given.name}: seems to be {self.title}: {self.advice}")
 
 
 class TokenIds(TraceReader):

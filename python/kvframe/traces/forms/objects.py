@@ -26,8 +26,8 @@ class _Native(TraceReader):
     native = True
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[tuple[int, Row]]:
-        """Not called: the core reads the form."""
-        raise NotImplementedError
+        """Refuses: the core reads the form."""
+        raise TraceError(f"{given.name}: {self.title}: is read by the core, not row by row")
 
 
 class Compact(_Native):
@@ -108,8 +108,8 @@ class LCP(TraceReader):
         return b"lcp" in (magic[:3], magic[::-1][:3]) or packed
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[tuple[int, Row]]:
-        """Not called: `lacks` says why."""
-        raise NotImplementedError
+        """Refuses: the file has no requests that can be read."""
+        raise TraceError(f"{given.name}: seems to be {self.title}: {self.advice}")
 
 
 class OracleGeneral(_Native):
