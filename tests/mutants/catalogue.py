@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-copy",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        self.transfers.copy(&mut self.store, copy);\n",
         "        if group == 0 {\n"
         "            self.transfers.copy(&mut self.store, copy);\n"
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "copy-not-counted",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "let needed = more + copies.len() as u64;",
         "let needed = more + copies.len() as u64 * 0;",
         "room for the copy is not counted: the write goes through and fails half way",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "whole-prompt-hit",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "tokens - u32::from(self.options.compute_last_token && tokens > 0)",
         "tokens",
         "nothing is left to compute, so there are no logits for the first token",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit-past-end",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "if upto > sequence.len {",
         "if upto > sequence.len + 1 {",
         "a token without a slot counts as computed",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "publish-before-commit",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "(sequence.committed / size) as usize);\n        if sequence.private",
         "(sequence.len / size) as usize);\n        if sequence.private",
         "drafts, and pages not computed yet, are shared",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "refusal-ticks",
-        "manager/loans.rs",
+        "manager/blocks/loans.rs",
         "        self.check_room(count, 0)?;\n        self.store.tick();\n",
         "        self.store.tick();\n        self.check_room(count, 0)?;\n",
         "a refused operation moves the clock: logs of two runs differ",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-of-two-chains",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "                if self.store.has_copies() {\n"
         "                    self.follow_chain(found);\n",
         "                if self.store.now() == u64::MAX {\n"
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "unfilled-page-found",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "            until = until.min(self.first_unsettled(sequence, from..until));\n",
         "            _ = self.first_unsettled(sequence, from..until);\n",
         "a page is findable although the copy into it may still fail",
@@ -188,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         "window-leaves-unfilled-page",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "b != NIL && self.transfers.tickets().holds(b) > 0;",
         "b != NIL && self.transfers.tickets().holds(b) > u32::MAX - 1;",
         "what was computed over a page that never got filled is not found and cut",
@@ -202,21 +202,21 @@ MUTANTS = (
     ),
     Mutant(
         "lost-part-of-a-load-kept",
-        "manager/load.rs",
+        "manager/inflight/load.rs",
         "            self.transfers.keep_only(ticket, good);\n",
         "            self.transfers.keep_only(ticket, (all / unit) as usize * row_pages);\n",
         "of a load that came in part, the sequence goes on over pages that never came",
     ),
     Mutant(
         "cut-inside-a-load",
-        "manager/release.rs",
+        "manager/end/release.rs",
         ".filter(|(reach, _)| len < has && ",
         ".filter(|(reach, _)| len > has && ",
         "new tokens are written where a load still writes, and found under the wrong key",
     ),
     Mutant(
         "load-forgets-forks",
-        "manager/load.rs",
+        "manager/inflight/load.rs",
         "        for (seq, blocks) in owners {\n",
         "        for (seq, blocks) in owners.into_iter().take(1) {\n",
         "a fork computes again what has come",
@@ -252,14 +252,14 @@ MUTANTS = (
     ),
     Mutant(
         "cut-keeps-unknown",
-        "manager/release.rs",
+        "manager/end/release.rs",
         "        sequence.unknown = sequence.unknown.saturating_sub(gone);\n",
         "        let _ = gone;\n",
         "after a cut, ids that are known count as missing",
     ),
     Mutant(
         "sharers-counted-as-gain",
-        "manager/ended.rs",
+        "manager/end/ended.rs",
         "b != NIL && self.pool().stays(b) == 1)",
         "b != NIL && self.pool().stays(b) >= 1)",
         "sequences are preempted although their blocks stay with others",
@@ -282,7 +282,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-hysteresis",
-        "manager/pressure.rs",
+        "manager/blocks/pressure.rs",
         "            Pressure::Normal if usage < marks.high => Pressure::Normal,\n",
         "            _ if usage < marks.high => Pressure::Normal,\n",
         "the pressure level flickers around its mark",
@@ -290,14 +290,14 @@ MUTANTS = (
     ),
     Mutant(
         "promise-forgotten",
-        "manager/promises.rs",
+        "manager/allocate/promises.rs",
         "        if self.promised.most.is_empty() {\n",
         "        if self.promised.most.is_empty() || self.store.now() > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
     ),
     Mutant(
         "old-weights-found",
-        "manager/pressure.rs",
+        "manager/blocks/pressure.rs",
         "        let freed = self.reset_prefix_cache();\n        self.options.fingerprint",
         "        let freed = 0;\n        self.options.fingerprint",
         "what ran under the old weights is found when they come back",

@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-window-taken-for-its-own",
-        "manager/promises.rs",
+        "manager/allocate/promises.rs",
         "                    self.pool().refs(block) > 1 || found(group, at, block)\n",
         "                    found(group, at, block)\n",
         "who leaves a window that others share frees nothing: what it was promised is not there",
@@ -28,14 +28,14 @@ MUTANTS = (
     ),
     Mutant(
         "hit-of-full-groups-alone",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "            count = self.find_ends(wanted, count, blocks);\n",
         "            self.find_ends(wanted, count, blocks);\n",
         "a hit is as long as full attention can serve, where a window has lost what it needs",
     ),
     Mutant(
         "groups-agree-once",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "            if count == before {\n",
         "            if count <= before {\n",
         "one group shortens the hit, and another that needs more for the shorter one is not asked",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "state-without-a-checkpoint",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "                KeyMatch::Nothing | KeyMatch::Collision => true,\n",
         "                KeyMatch::Nothing | KeyMatch::Collision => "
         "reach.kind != GroupKind::State,\n",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-window-not-freed",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "            self.store.drop_owners(seq, &blocks);\n"
         "            self.scratch.blocks = blocks;\n",
         "            self.scratch.blocks = blocks;\n",
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "window-left-head-first",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "            self.store.drop_owners(seq, &blocks);\n"
         "            self.scratch.blocks = blocks;\n",
         "            blocks.reverse();\n"
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "found-in-anothers-unit",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "                found.truncate(count / reach.units as usize);\n",
         "                found.truncate(count);\n",
         "a group with larger blocks takes over more of them than the hit has tokens",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-of-the-first-unit",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "        keys[(i + 1) * units - 1].for_group(group)\n",
         "        keys[i * units].for_group(group)\n",
         "of two prompts that part inside a large block, one is served the other's",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "cross-under-the-plain-key",
-        "manager/cross.rs",
+        "manager/grow/cross.rs",
         "                self.store_cross(seq, block, key.for_group(group), i);\n",
         "                let plain = sequence.keys.get(i as usize).copied();\n"
         "                self.store_cross(seq, block, plain.unwrap_or(key.for_group(group)), i);\n",
@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut-text-published",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "            sequence.private |= is_sink && !blocks.is_empty();\n",
         "",
         "what was computed without the middle is found by prompts that have it",

@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "cap-of-each-pin",
-        "manager/lock.rs",
+        "manager/retain/lock.rs",
         "        self.pin_cap().saturating_sub(self.locks.blocks())\n",
         "        self.pin_cap()\n",
         "many pins together hold the whole pool, and nothing can be admitted",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-from-the-epoch",
-        "manager/lock.rs",
+        "manager/retain/lock.rs",
         "pinner.lease.map(|lease| now.saturating_add(lease));",
         "pinner.lease.map(|lease| (now & 0).saturating_add(lease));",
         "a lease is over as soon as it is given",

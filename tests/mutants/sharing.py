@@ -25,14 +25,14 @@ MUTANTS = (
     ),
     Mutant(
         "joined-load-taken-for-computed",
-        "manager/join_load.rs",
+        "manager/inflight/join_load.rs",
         "        sequence.brought = sequence.brought.max(rows * size);\n",
         "        sequence.brought = sequence.brought.max(good * size);\n",
         "a second request counts blocks of a load as its own before they have come",
     ),
     Mutant(
         "fenced-block-in-use",
-        "manager/pressure.rs",
+        "manager/blocks/pressure.rs",
         "self.pool().usable() - self.pool().available() - self.pool().coming()",
         "self.pool().usable() - self.pool().available()",
         "blocks on their way count as in use: more is preempted than pressure asks for",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "clear-forgets-what-runs",
-        "manager/clear.rs",
+        "manager/blocks/clear.rs",
         "        for seq in self.sequences.disown(scope) {\n",
         '        let none = Scope { cache_salt: Some(b"no such"), ..scope };\n'
         "        for seq in self.sequences.disown(none) {\n",
@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "rematch-counts-twice",
-        "manager/account.rs",
+        "manager/inspect/account.rs",
         "        let more = u64::from(cached - before);\n",
         "        let more = u64::from(cached);\n",
         "tokens found at admission count as hits once more when the prompt is looked up again",
@@ -82,14 +82,14 @@ MUTANTS = (
     ),
     Mutant(
         "rematch-leaves-what-follows",
-        "manager/rematch.rs",
+        "manager/allocate/rematch.rs",
         "let follows = |block| changes && self.pool",
         "let follows = |block| !changes && self.pool",
         "a findable block outlives the one before it, which is traded away and evicted",
     ),
     Mutant(
         "failed-copy-frees-under-a-fence",
-        "manager/release.rs",
+        "manager/end/release.rs",
         "        self.transfers.drop_owners(&mut self.store, 0, &plan.owned());\n",
         "        self.store.drop_owners(0, &plan.owned());\n",
         "the source of a copy that failed is given to others while a step in flight reads it",

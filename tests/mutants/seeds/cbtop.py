@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "fork-without-copy",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        self.has_other_owner(block) || (block",
         "        (self.has_other_owner(block) && false) || (block",
         "two sequences write on in one page: each reads the other's token",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "table-closes-its-gap",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n",
         "            let is_sink = matches!(reach.kind, GroupKind::SinkWindow { .. });\n"
         "            if is_sink {\n"
@@ -52,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropped-told-as-freed",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "            done.freed = self.leave_windows(seq)?;\n",
         "            let gaps = |m: &Self| {\n"
         '                let tables = &m.sequences.get(seq).expect("it was found").tables;\n'
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-pass-for-each-block",
-        "manager/windows.rs",
+        "manager/grow/windows.rs",
         "            blocks.extend_from_slice(&table[gone.clone()]);\n",
         "            while blocks.len() < gone.len() {\n"
         "                let (at, rows) = (blocks.len(), table[gone.clone()].iter().enumerate());\n"
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "victims-without-gain",
-        "manager/preemption.rs",
+        "manager/end/preemption.rs",
         "        order.retain(|candidate| candidate.frees > 0);\n",
         "",
         "empty sequences are preempted first, for nothing",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "priority-ignored",
-        "manager/preemption.rs",
+        "manager/end/preemption.rs",
         "PreemptionOrder::LowestPriority => (sequence.meta.priority.into(), last, 0),",
         "PreemptionOrder::LowestPriority => (0, last, 0),",
         "an engine's priorities change nothing",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "ties-by-chance",
-        "manager/preemption.rs",
+        "manager/end/preemption.rs",
         "        let last = u64::MAX - sequence.allocated;\n",
         "        let chance = std::collections::hash_map::RandomState::new();\n"
         "        let last = std::hash::BuildHasher::hash_one(&chance, sequence.allocated);\n",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-return",
-        "manager/loans.rs",
+        "manager/blocks/loans.rs",
         "            self.store.mark_lent(ended);\n",
         "",
         "a list with one wrong id is taken back up to it: the rest leaks",

@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "copy-not-remapped",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        self.sequences.get_mut(seq)?.tables[group].replace(at, dst);\n",
         "",
         "a page is copied, and the sequence goes on in the old one",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "collection-collects-nothing",
-        "manager/pressure.rs",
+        "manager/blocks/pressure.rs",
         ".min(self.pool().cached());\n",
         ".min(self.pool().cached()) * 0;\n",
         "what nobody uses is kept, however scarce room is",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-row-leaks",
-        "manager/rows.rs",
+        "manager/grow/rows.rs",
         "                    self.store.give_back(seq, block);\n",
         "                    let _ = block;\n",
         "an allocation that fails half way keeps the first half",
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "misses-not-counted",
-        "manager/account.rs",
+        "manager/inspect/account.rs",
         "            stats.admissions += 1;\n",
         "            stats.admissions += u64::from(cached > 0);\n",
         "the hit rate is 100 % whatever happens",

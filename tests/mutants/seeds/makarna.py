@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "refused-keeps-its-hits",
-        "manager/allocate.rs",
+        "manager/allocate/mod.rs",
         "        let outcome = counted.inspect_err(",
         "        if counted.is_err() {\n"
         "            hits.iter().for_each(|hit| self.store.hold(0, hit));\n"
@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-of-the-first-group",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "                count = whole(found.len() * units);\n",
         "                count = if group == 0 { whole(found.len() * units) } else { count };\n",
         "tables of one sequence have several lengths, and positions are wrong",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "generated-not-cached",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "            Index::Hash(_) => sequence.keys.len(),\n",
         "            Index::Hash(_) => sequence.keys.len().min(sequence.cached as usize + 2),\n",
         "what is decoded is never found by the next turn",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "several-at-once-dropped",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "        if sequence.private || (from >= until && ",
         "        let several = from > 0 && until > from + 1;\n"
         "        if sequence.private || several || (from >= until && ",
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "tokens-before-room",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        self.make_slots(seq, until)?;\n"
         "        self.note_append(seq, until, ids);\n"
         "        ids.enter(self.sequences.get_mut(seq)?);\n",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "room-of-one-group",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        let needed = more + copies.len() as u64;\n",
         "        let needed = more.min(1) + copies.len() as u64;\n",
         "one group gets its block and the next one does not",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "counted-a-group",
-        "manager/allocate.rs",
+        "manager/allocate/mod.rs",
         "            self.count_allocation(request, &allocation, miss);\n",
         "            hits.iter().for_each(|_| "
         "self.count_allocation(request, &allocation, miss));\n",

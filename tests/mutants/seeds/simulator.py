@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "hit-of-one-block",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "let mut count = whole(wanted.limit.min(wanted.keys.len()));",
         "let mut count = whole(wanted.limit.min(wanted.keys.len()).min(unit));",
         "of a long prefix that is cached, its first block is used",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing-published",
-        "manager/commit.rs",
+        "manager/commit/mod.rs",
         "        if sequence.private || (from >= until && ",
         "        if sequence.private || until > 0 || (from >= until && ",
         "what was computed is never found: every lookup misses",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-tries-counted",
-        "manager/allocate.rs",
+        "manager/allocate/mod.rs",
         "        let counted = self.count_needs(request, known, &start, &hits);\n",
         "        let counted = self.count_needs(request, known, &start, &hits);\n"
         "        self.store.stats_mut().admissions += u64::from(counted.is_err());\n",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "freed-is-forgotten",
-        "manager/release.rs",
+        "manager/end/release.rs",
         "        self.cut_tables(seq, None)?;\n        self.leave_computation(seq)?;\n",
         "        self.cut_tables(seq, None)?;\n"
         "        self.leave_computation(seq)?;\n"
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "computed-kept-without-kv",
-        "manager/allocate.rs",
+        "manager/allocate/mod.rs",
         "        sequence.committed = cached;\n",
         "        sequence.committed = if request.resumed { until.min(slots) } else { cached };\n",
         "what was preempted goes on as if its KV had come along",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "answer-counted-as-prompt",
-        "manager/account.rs",
+        "manager/inspect/account.rs",
         "            stats.prompt_tokens += u64::from(known);\n",
         "            stats.prompt_tokens += u64::from(known.max(request.max_seq_len));\n",
         "a prompt's length is counted with the answer that is still to come",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunk-told-as-prompt",
-        "manager/allocate.rs",
+        "manager/allocate/mod.rs",
         "            prompt_tokens: known,\n",
         "            prompt_tokens: granted_tokens,\n",
         "a prompt that comes in by chunks is told to be as long as its first one",

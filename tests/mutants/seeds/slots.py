@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "capacity-in-tokens",
-        "manager/needs.rs",
+        "manager/allocate/needs.rs",
         "    fn needs_alone(&self, request: &Attempt<'_>, known: u32) -> u64 {\n"
         "        let (encoder, longest) = (request.encoder_tokens, "
         "known.max(request.max_seq_len));\n",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut-keeps-old-keys",
-        "manager/release.rs",
+        "manager/end/release.rs",
         "        sequence.keys.truncate(full);\n",
         "",
         "what is written after a cut is found under what stood there before",
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "source-not-kept",
-        "manager/grow.rs",
+        "manager/grow/mod.rs",
         "        self.transfers.copy(&mut self.store, copy);\n",
         "        self.store.drop_owners(0, &[src]);\n"
         "        self.transfers.copy(&mut self.store, copy);\n",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "length-without-places",
-        "manager/lookup.rs",
+        "manager/allocate/lookup.rs",
         "        let mut tokens_found = count as u32 * self.block_size();\n",
         "        let mut tokens_found = (count as u32 + 1) * self.block_size();\n",
         "a lookup tells of tokens that are nowhere",

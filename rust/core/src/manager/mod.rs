@@ -3,84 +3,47 @@
 //! Every operation counts its blocks first and moves them afterwards: what is refused has changed
 //! nothing (rule 2). By purpose:
 //!
-//! | modules | purpose |
+//! | room | purpose |
 //! | --- | --- |
-//! | `lookup`, `can_allocate`, `needs`, `allocate`, `own`, `rematch` | a request is looked up, counted, allocated |
-//! | `grow`, `rows`, `growth`, `windows`, `cross` | slots for more tokens; blocks given up again |
-//! | `commit`, `plain`, `tails`, `remap`, `admission` | computed blocks become findable |
-//! | `fork`, `release`, `fence`, `ended`, `preemption` | sequences split and end |
-//! | `load`, `orphan`, `join`, `join_load`, `computing`, `expiry` | KV from elsewhere; what is in flight is shared |
+//! | `allocate` | a request is looked up, counted, allocated; policies outside the core are asked |
+//! | `grow` | slots for more tokens; blocks given up again |
+//! | `commit` | computed blocks become findable |
+//! | `fork`, `end` | sequences split, are released, aborted, preempted |
+//! | `inflight` | KV from elsewhere and KV that another sequence computes |
 //! | `step` | all of these in one call |
-//! | `candidates`, `answers` | policies and matchers outside the core are asked |
-//! | `lock`, `retain`, `hints`, `attach` | what is kept longer, and attached to prefixes |
-//! | `clear` | all or some of the cache is forgotten |
-//! | `blocks`, `loans`, `pressure` | single blocks; the size of the pool |
-//! | `read`, `account`, `note`, `dump`, `snapshot`, `integrity` | looking inside |
+//! | `retain` | what is kept longer: pins, hints, priorities; handles attached to prefixes |
+//! | `blocks` | single blocks, the size of the pool, the cache forgotten |
+//! | `inspect` | looking inside: reads, counters, dumps, snapshots, integrity |
 
-mod account;
-mod admission;
 mod allocate;
-mod answers;
-mod attach;
 mod blocks;
-mod can_allocate;
-mod candidates;
-mod clear;
 mod commit;
-mod computing;
-mod cross;
-mod dump;
-mod ended;
-mod expiry;
-mod fence;
+mod end;
 mod fork;
 mod grow;
-mod growth;
-mod hints;
-mod integrity;
-mod join;
-mod join_load;
-mod load;
-mod loans;
-mod lock;
-mod lookup;
-mod needs;
-mod note;
-mod orphan;
-mod own;
-mod plain;
-mod preemption;
-mod pressure;
-mod promises;
-mod read;
-mod release;
-mod remap;
-mod rematch;
+mod inflight;
+mod inspect;
 mod retain;
-mod rows;
-mod snapshot;
 mod step;
-mod tails;
-mod windows;
 
-pub use admission::Due;
 pub use allocate::Allocation;
-pub use answers::MatchAnswer;
-pub use can_allocate::AllocStatus;
+pub use allocate::answers::MatchAnswer;
+pub use allocate::can_allocate::AllocStatus;
+pub use allocate::lookup::Hit;
+use blocks::pressure::Capacity;
+pub use blocks::pressure::Pressure;
 pub use commit::CommitResult;
-pub use dump::DumpFormat;
-pub use expiry::{ExpiryResult, Owners, TicketKind};
+pub use commit::admission::Due;
+pub use commit::remap::Remap;
+pub use end::preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
 pub use grow::Ids;
-pub use lock::{PinRequest, PinResult};
-pub use lookup::Hit;
-pub use preemption::{HALF_LIFE, Heat, PreemptionCandidate, PreemptionOrder};
-use pressure::Capacity;
-pub use pressure::Pressure;
-pub use read::PageRange;
-pub use remap::Remap;
-pub use snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
+pub use grow::windows::VisibleRange;
+pub use inflight::expiry::{ExpiryResult, Owners, TicketKind};
+pub use inspect::dump::DumpFormat;
+pub use inspect::read::PageRange;
+pub use inspect::snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
+pub use retain::lock::{PinRequest, PinResult};
 pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
-pub use windows::VisibleRange;
 
 use crate::error::{Error, Result};
 use crate::groups::Layout;
@@ -103,7 +66,7 @@ pub struct Manager {
     /// The blocks, and what is known of their content.
     store: Store,
     /// What a matcher outside said of prompts, if there is one.
-    answers: Option<Box<answers::MatchAnswers>>,
+    answers: Option<Box<allocate::answers::MatchAnswers>>,
     sequences: Sequences,
     /// What is in flight.
     transfers: Transfers,
@@ -113,7 +76,7 @@ pub struct Manager {
     checked: u64,
     capacity: Capacity,
     /// What sequences that came in with their whole length may yet take.
-    promised: promises::Promises,
+    promised: allocate::promises::Promises,
     /// Blocks held one by one.
     held_blocks: HeldBlocks,
     /// Table entries changed since the caller last asked.
@@ -150,7 +113,7 @@ impl Manager {
             observer: Observer::new(options.observe.statistics),
             checked: 0,
             capacity: Capacity::default(),
-            promised: promises::Promises::default(),
+            promised: allocate::promises::Promises::default(),
             held_blocks: HeldBlocks::default(),
             remapped: Vec::new(),
             scratch: Scratch { hits: vec![Vec::new(); groups], ..Scratch::default() },

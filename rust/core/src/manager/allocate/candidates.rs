@@ -1,0 +1,38 @@
+//! How a policy outside the core is asked for victims. Nothing here runs the policy's own code.
+
+use crate::manager::Manager;
+use crate::policy::{Consult, Eviction, View};
+use crate::pool::BlockId;
+
+impl Consult for Manager {
+    fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
+        self.store.consulted()
+    }
+
+    fn found(&mut self) -> Vec<BlockId> {
+        self.external().map(|external| external.found().to_vec()).unwrap_or_default()
+    }
+
+    fn settle_choice(&mut self) {
+        if let Some(external) = self.external() {
+            external.settle();
+        }
+    }
+}
+
+impl Manager {
+    /// Whether the policy ranks by what only a replay knows.
+    pub fn needs_future(&self) -> bool {
+        self.store.policy().needs_future()
+    }
+
+    /// How many victims the built-in order named for a policy outside the core.
+    pub fn fallbacks(&self) -> u64 {
+        self.store.policy().fallbacks()
+    }
+
+    /// It is `now`, for policies alone: nothing lapses.
+    pub fn set_time(&mut self, now: u64) {
+        self.store.set_time(now);
+    }
+}
