@@ -11,16 +11,16 @@ use crate::pool::{BlockId, NIL};
 /// A sequence on its way.
 pub(in crate::manager) struct GrowthPath<'a, T> {
     /// Where it ends.
-    pub(super) tokens: u32,
+    pub(in crate::manager) tokens: u32,
     /// Tokens of its other input.
-    pub(super) encoder: u32,
-    pub(super) committed: u32,
-    pub(super) cached: u32,
+    pub(in crate::manager) encoder: u32,
+    pub(in crate::manager) committed: u32,
+    pub(in crate::manager) cached: u32,
     /// The length that has slots: its prompt goes on from there.
-    pub(super) len: u32,
-    pub(super) pace: Pace,
+    pub(in crate::manager) len: u32,
+    pub(in crate::manager) pace: Pace,
     /// What it owns, or is about to.
-    pub(super) tables: &'a [T],
+    pub(in crate::manager) tables: &'a [T],
 }
 
 /// What it has of one group.

@@ -12,7 +12,7 @@ use crate::transfers::{BlockCopy, LoadTicket};
 
 /// What a sequence has vouched for: blocks of a ticket that are good now.
 #[derive(Debug, Clone)]
-pub(super) struct ReadyBlocks {
+pub(in crate::manager) struct ReadyBlocks {
     /// Place of the first of them.
     start: u32,
     /// In each place, a page of every group.
