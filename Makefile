@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer and a Rust toolchain; everything else is installed into .venv.
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then replay the shipped trace under a choice of policies
-#   make check   the inner loop, under a minute: format, lints, types, and the tests that say most a second
+#   make check   the inner loop, under a minute: format, lints, types, and the tests that find most in a minute
 #   make test    every Rust and Python test but the slow, each random one over the same few cases
 #   make test-slow  those that take many seconds each: clean environments, whole traces
 #   make test-all  every test, each random one over all its cases

@@ -357,7 +357,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """End a running sequence for now; returns the request that brings it back.
 
         The request has all tokens known of the sequence, and the ``chunk`` and ``max_seq_len`` that
-        it came with, not ``until`` and ``partial`` of the first try. It fits wherever the sequence
+        it came with; not what belonged to the first try: ``until``, ``partial``, ``join``,
+        ``num_external_tokens`` and ``external_until``. It fits wherever the sequence
         fitted: where layer groups give blocks up, ``chunk`` may become smaller for that. What was
         computed stays cached as long as there is room, so coming back may cost little; not for a
         request with ``read_cache=False``, which finds nothing this time either. With a ``fence``,

@@ -111,7 +111,7 @@ class Levels:
     def settle(
         self, level: Level, ticket: int, good: int | Sequence[int], *, keep: bool = False
     ) -> int:
-        """A transfer of a tier has ended, with so many pages good (of each part); those in all."""
+        """End a transfer of a tier with so many pages good, of each part; returns the pages that all parts have."""
         ended = level.index.end(ticket, good, keep=keep)
         self.left(level, ended.forgotten)
         return ended.good

@@ -21,7 +21,7 @@ from kvframe.tiers.worker import Worker
 
 Pages = npt.NDArray[np.integer[Any]]
 Took = Callable[[float], None]
-"""Is told seconds."""
+"""Called with the seconds that a move took."""
 
 
 class Part(NamedTuple):

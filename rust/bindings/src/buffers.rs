@@ -55,7 +55,7 @@ pub enum PromptIds<'py> {
 }
 
 impl<'py> PromptIds<'py> {
-    /// Of the same as [`tokens`].
+    /// Reads what [`tokens`] reads; an aligned array of u32 is kept, not copied.
     pub fn of(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
         match value.cast::<PyArray1<u32>>() {
             Ok(array) if array.is_contiguous() && array.is_aligned() => {

@@ -355,8 +355,7 @@ impl Request {
         Self::new(prompt.py(), Some(prompt), None)
     }
 
-    /// The request that brings a preempted sequence back: its tokens, keys and all it was allocated
-    /// with.
+    /// The request that brings a preempted sequence back, as the core's conversion makes it.
     pub fn of_sequence(mut sequence: Sequence) -> Self {
         // The chain may be shorter than the tokens: what is missing is hashed when it is tried.
         let hashed = (!sequence.tokens.is_empty())

@@ -77,7 +77,7 @@ impl Manager {
             if !out.is_same() {
                 return Err(altered(py, "out"));
             }
-            // SAFETY: it is the same, and no Python code runs until all is written.
+            // SAFETY: `is_same` found it unchanged, and no Python code runs until all is written.
             let mut rows = unsafe { out.view() };
             for (i, &seq) in seqs.iter().enumerate() {
                 let from = start.as_ref().map_or(0, |s| s[i] as usize).min(width);
@@ -223,7 +223,7 @@ impl Manager {
                 // SAFETY: it was checked just now.
                 unsafe { indptr.put(running(counts.iter().map(|&count| count as usize))) };
             }
-            // SAFETY: it is the same, and no Python code runs until all is written.
+            // SAFETY: `is_same` found it unchanged, and no Python code runs until all is written.
             let slots = unsafe { out.slice() };
             let mut at = 0;
             for ((&seq, &start), &count) in seqs.iter().zip(&starts).zip(&counts) {

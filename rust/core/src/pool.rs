@@ -33,7 +33,7 @@ pub enum State {
     Pending,
     /// Owned and findable.
     Committed,
-    /// Findable, not owned: may be evicted.
+    /// Findable, not owned: may be evicted once no findable block follows it.
     Cached,
     /// Given out raw, outside any sequence.
     Lent,

@@ -126,7 +126,8 @@ impl Request {
 }
 
 /// The request that brings a preempted sequence back: its tokens, or its keys where it came as keys, and
-/// all that it was allocated with.
+/// what its first request said of it. What belonged to that attempt alone is not kept: `join`, `partial`,
+/// `until`, `num_external_tokens`, `external_until`.
 impl From<Sequence> for Request {
     fn from(mut sequence: Sequence) -> Self {
         let known = sequence.filled();

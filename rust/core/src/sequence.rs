@@ -52,7 +52,7 @@ pub struct Sequence {
     pub known: u32,
     /// The tick of its last commit, touch or allocation.
     pub used: u64,
-    /// Why blocks stop being published, if they do: a collision, `write_cache = false`.
+    /// Whether its blocks are published no more: after a collision, or with `write_cache = false`.
     pub private: bool,
     /// Whether the request looked for cached blocks.
     pub read_cache: bool,

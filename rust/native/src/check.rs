@@ -1,4 +1,4 @@
-//! Whether a table can be taken.
+//! Checks a policy's table before it is loaded.
 
 use crate::v1::{self, COLUMNS, FACT_NAMES, FACTS, Head, Table};
 

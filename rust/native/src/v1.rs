@@ -144,15 +144,15 @@ pub struct Table {
     pub block_bytes: u32,
     /// Bytes of a state given by the core, where there is no `create`.
     pub state_bytes: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
     /// What such a state begins as; null: zeros.
     pub initial: *const c_void,
-    /// See the types.
+    /// Makes a state; null: the core gives `state_bytes` that begin as `initial`.
     pub create: Option<Create>,
-    /// See the types.
+    /// Frees what `create` made.
     pub destroy: Option<Destroy>,
-    /// See the types.
+    /// Tells a state that the pool has another size.
     pub resize: Option<Resize>,
     /// Blocks became findable.
     pub insert: Option<Insert>,

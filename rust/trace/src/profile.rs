@@ -47,7 +47,7 @@ pub struct Profile {
     pub longest: u32,
     /// Prompt tokens that a cache without a limit has.
     pub hit_tokens: u64,
-    /// Those whose block was last used by the same session.
+    /// Hit tokens whose block was last used by the same session.
     pub same_session: u64,
     /// Hit tokens by age: `ages[n]` of blocks unused for 2^(n-1) to 2^n milliseconds, `ages[0]` for 0.
     pub ages: [u64; AGES],

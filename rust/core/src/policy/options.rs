@@ -51,7 +51,7 @@ options! {
     one_shot_ticks = 1_000,
     /// 2q: share of the blocks for what was used once.
     in_percent = 25,
-    /// 2q: remembered keys of what was used once, by the blocks.
+    /// 2q: remembered keys of what was used once, in per cent of the blocks.
     out_percent = 50,
     /// s3-fifo: share of the blocks of the small queue.
     small_percent = 10,

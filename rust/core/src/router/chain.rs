@@ -58,8 +58,8 @@ impl Nodes {
         Chain { above: Above::Tip(Tip { key, bucket, queued: true, ahead: false }), kept }
     }
 
-    /// A worker holds the next blocks. Those placed: all but where there is no room but their own
-    /// chain's.
+    /// A worker holds the next blocks. Returns how many of `keys` have a place: all of them, unless the
+    /// only room left is that of their own chain.
     pub fn place_all(&mut self, chain: &mut Chain, keys: &[u64], holder: Holder) -> usize {
         let mut at = 0;
         loop {

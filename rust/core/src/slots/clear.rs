@@ -64,8 +64,8 @@ impl Slots {
         Ok(())
     }
 
-    /// A request of `session` goes on behind the first `tokens` tokens of a slot. Of them, those that
-    /// requests of other sessions used as well.
+    /// The number of the slot's first `tokens` tokens that requests of other sessions used as well, where a
+    /// request of `session` continues in that slot.
     pub(super) fn share_in_place(&self, at: u32, tokens: u32, session: u64) -> u32 {
         let slot = &self.all[at as usize];
         if slot.meta.session == session { slot.shared.min(tokens) } else { tokens }

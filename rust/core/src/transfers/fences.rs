@@ -69,14 +69,14 @@ impl Fences {
         self.up.is_some()
     }
 
-    /// Writes down that a fence is up, if one is.
+    /// Logs that a fence is up, if one is.
     pub(crate) fn note_up(&self, store: &mut Store) {
         if let Some(fence) = self.up {
             store.note(Kind::Fence, 0, fence);
         }
     }
 
-    /// Writes down that it comes down.
+    /// Logs that the fence is about to come down, if one is up.
     pub(crate) fn note_down(&self, store: &mut Store) {
         if self.is_up() {
             store.note_two(Kind::Fence, 0, u64::MAX, 1);

@@ -248,7 +248,7 @@ impl Manager {
         sequence.private = !insert || cut;
         sequence.encoder_published = encoder_cached;
         (sequence.allocated, sequence.used) = (admitted, admitted);
-        // What came back was told of when it came first.
+        // Block admission saw the prompt of a resumed request when it was first allocated.
         sequence.sighted = if request.resumed { known / size } else { 0 };
         let granted_tokens = sequence.len;
         let tail = start.tail.as_ref();

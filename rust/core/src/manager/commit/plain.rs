@@ -9,8 +9,8 @@ use crate::pool::NIL;
 use crate::sequence::Sequence;
 
 impl Manager {
-    /// Makes blocks of `range` findable, from its start up to the first that is no plain case:
-    /// those that it were. Their policy is not notified.
+    /// Makes blocks of `range` findable, from its start up to the first that is no plain case. Returns
+    /// the range of those published; the policy is not yet notified of them.
     pub(super) fn publish_plain(
         &mut self,
         sequence: &Sequence,

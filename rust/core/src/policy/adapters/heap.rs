@@ -5,8 +5,8 @@ use crate::pool::{BlockId, NIL, Pool};
 /// A block and its rank; the lower is evicted first, of equals the lower id. A lower retention priority goes
 /// before any rank.
 ///
-/// Band (8 bits), rank (128) and block (32) lie in one number of 192 bits, the order of which is that
-/// of the heap: one comparison, and nothing about buckets costs a pool that has none.
+/// Retention priority (8 bits), rank (128) and block (32) lie in one number of 192 bits, the order of which is that
+/// of the heap: one comparison, and priorities cost nothing in a pool that has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     high: u64,

@@ -1,5 +1,5 @@
-//! What policies are built from: an order from a rank ([`RankOrder`]) or from a few classes
-//! ([`ClassHeads`]), lists, memories of evicted keys, and counts.
+//! What policies are built from: an order from a formula in one line ([`Formula`]), from a rank with state of
+//! its own ([`Rank`]) or from a few classes ([`Classes`]), lists, memories of evicted keys, and counts.
 
 pub(super) mod class_heads;
 pub(super) mod ghosts;

@@ -15,7 +15,7 @@ struct Column {
     bucket: u8,
 }
 
-/// Where a hand is in the queue, and which class is what it has not come to yet.
+/// Where a hand is in the queue, and the class of the blocks that it has not reached yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Hand {
     place: u128,
