@@ -27,6 +27,7 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 # A command is imported when it is used: `check` and the help must not wait for `bench`.
 COMMANDS = {
     "bench": "Replay real traffic under every policy.",
+    "calibrate": "Measure how long a step of a server takes on this card.",
     "check": "Check FILE and print what it resolves to.",
     "events": "Read the KV events that running engines publish (vLLM, SGLang, kvframe.wire).",
     "new-plugin": "Write a package that installs, passes its tests and runs.",

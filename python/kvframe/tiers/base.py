@@ -111,7 +111,7 @@ class Levels:
     def settle(
         self, level: Level, ticket: int, good: int | Sequence[int], *, keep: bool = False
     ) -> int:
-        """End a transfer of a tier with so many pages good, of each part; returns the pages that all parts have."""
+        """End a transfer with so many pages good, of each part; returns those good in all parts."""
         ended = level.index.end(ticket, good, keep=keep)
         self.left(level, ended.forgotten)
         return ended.good

@@ -1,0 +1,152 @@
+"""What a step takes, as a few terms fitted to measured steps."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.errors import UsageError
+
+KNOTS = (64, 128, 256)
+"""Tokens from which on a further token may cost another time: matrix kernels change tiles there."""
+SHORT_CHUNK = 64
+"""A chunk of fewer tokens attends to what is before it as slowly as one of so many."""
+COLUMNS = ("num_tokens", "n_decode", "kv_decode", "prefill_chunk", "step_us")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Measured steps, an array a column, all of one length.
+
+    Attributes:
+        num_tokens: Tokens computed.
+        n_decode: Sequences that computed one token of their answer.
+        kv_decode: Tokens that those attended to, all together.
+        prefill_chunk: Prompt tokens computed, of one request.
+        kv_prefill: Tokens of that prompt before the chunk.
+        step_us: Microseconds of the step.
+        host_us: Microseconds that the host added; 0 where the file does not say.
+    """
+
+    num_tokens: Floats
+    n_decode: Floats
+    kv_decode: Floats
+    prefill_chunk: Floats
+    kv_prefill: Floats
+    step_us: Floats
+    host_us: Floats
+
+    @classmethod
+    def read(cls, path: Path) -> Steps:
+        """The steps of a CSV file whose header names `COLUMNS`, and others if known.
+
+        Raises:
+            UsageError: A column is missing, or a field is no number of 0 or more.
+        """
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        missing = [name for name in COLUMNS if not rows or name not in rows[0]]
+        if missing:
+            raise UsageError(f"{path}: no column {missing[0]}; needs {', '.join(COLUMNS)}")
+
+        def column(name: str) -> Floats:
+            values = []
+            for at, row in enumerate(rows, 2):
+                text = row.get(name) or "0"
+                try:
+                    value = float(text)
+                except ValueError:
+                    value = -1.0
+                if not 0 <= value < float("inf"):
+                    raise UsageError(f"{path}:{at}: {name} = {text}: must be a number, 0 or more")
+                values.append(value)
+            return np.array(values)
+
+        return cls(**{name: column(name) for name in cls.__dataclass_fields__})
+
+    @property
+    def pairs(self) -> Floats:
+        """Pairs of a prompt token and a token that it attends to."""
+        rows = np.where(self.prefill_chunk > 0, np.maximum(self.prefill_chunk, SHORT_CHUNK), 0)
+        return rows * self.kv_prefill + self.prefill_chunk * (self.prefill_chunk + 1) / 2
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Microseconds of what a step does; a step takes their sum.
+
+    Attributes:
+        fixed: Of any step: reading the weights, and starting the kernels.
+        tokens: Of each further token computed: first from 0, then from each of `KNOTS` on.
+        sequence: Of each decoding sequence, beside its tokens.
+        kv_token: Of each token that decoding sequences attend to.
+        pair: Of each pair of a prompt token and a token that it attends to.
+        host: That the host adds to a step.
+    """
+
+    fixed: float
+    tokens: tuple[float, ...]
+    sequence: float
+    kv_token: float
+    pair: float
+    host: float
+
+    def predict(self, steps: Steps) -> Floats:
+        """Microseconds of each step, without the host's."""
+        slopes = np.diff([0.0, *self.tokens])
+        terms = np.array([self.fixed, *slopes, self.sequence, self.kv_token, self.pair])
+        predicted: Floats = _features(steps) @ terms
+        return predicted
+
+    def errors(self, steps: Steps) -> Floats:
+        """Relative error of each step: 0.05 where the prediction is 5 % above the time."""
+        return self.predict(steps) / steps.step_us - 1
+
+
+def _features(steps: Steps) -> Floats:
+    tokens = [np.maximum(steps.num_tokens - knot, 0) for knot in (0, *KNOTS)]
+    return np.stack(
+        [np.ones_like(steps.num_tokens), *tokens, steps.n_decode, steps.kv_decode, steps.pairs],
+        axis=1,
+    )
+
+
+def fit(steps: Steps) -> Profile:
+    """The profile with the least squared relative error over ``steps``; no term is negative.
+
+    From a knot on, a further token may cost less than before it: changes of slope may be negative.
+    Coordinate descent solves it: the problem is small and convex.
+
+    Raises:
+        UsageError: There are fewer steps than terms, or a step took no time.
+    """
+    terms = _features(steps)
+    if len(terms) < terms.shape[1]:
+        raise UsageError(f"{len(terms)} steps: needs at least {terms.shape[1]}, one a term")
+    if not (steps.step_us > 0).all():
+        raise UsageError("step_us: every step must take more than 0")
+    scaled = terms / steps.step_us[:, None]
+    norms = np.maximum(np.linalg.norm(scaled, axis=0), 1e-30)
+    scaled = scaled / norms
+    gram, wanted = scaled.T @ scaled, scaled.sum(axis=0)
+    bent = range(2, 2 + len(KNOTS))
+    found = np.zeros(len(norms))
+    for _ in range(5_000):
+        before = found.copy()
+        for at in range(len(found)):
+            value = found[at] + wanted[at] - gram[at] @ found
+            found[at] = value if at in bent else max(0.0, value)
+        if np.abs(found - before).max() < 1e-9:
+            break
+    found = found / norms
+    slopes = tuple(float(slope) for slope in np.maximum(np.cumsum(found[1 : 2 + len(KNOTS)]), 0.0))
+    sequence, kv_token, pair = (float(value) for value in found[2 + len(KNOTS) :])
+    return Profile(
+        float(found[0]), slopes, sequence, kv_token, pair, float(np.median(steps.host_us))
+    )

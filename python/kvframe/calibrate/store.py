@@ -1,0 +1,98 @@
+"""A profile as a TOML file, with where it was measured and how far it was off."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from kvframe.calibrate.profile import KNOTS, Profile, Steps
+from kvframe.errors import UsageError
+from kvframe.spelling import did_you_mean
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Where and when the steps were measured.
+
+    Attributes:
+        card: As the driver names it.
+        driver: Its version.
+        software: What ran the steps, with versions.
+        date: ISO 8601.
+        command: What measured them.
+    """
+
+    card: str = ""
+    driver: str = ""
+    software: str = ""
+    date: str = ""
+    command: str = ""
+
+
+def accuracy(profile: Profile, steps: Steps) -> str:
+    """The relative errors of a profile over steps, in words."""
+    errors = np.abs(profile.errors(steps)) * 100
+    return (
+        f"{len(errors)} steps: median error {np.median(errors):.1f} %, "
+        f"90th percentile {np.percentile(errors, 90):.1f} %, worst {errors.max():.1f} %"
+    )
+
+
+def write_profile(
+    path: Path, profile: Profile, measured: Measured, fitted: Steps, judged: Steps | None
+) -> None:
+    """Writes a profile, what measured it, and its errors over steps fitted and steps held out."""
+    lines = ["# Microseconds of what a step of a server does; a step takes their sum."]
+    lines += [f"# {name}: {value}" for name, value in asdict(measured).items() if value]
+    lines.append(f"# fitted to {accuracy(profile, fitted)}")
+    if judged is not None:
+        lines.append(f"# not fitted to {accuracy(profile, judged)}")
+    lines += [
+        "",
+        "# Any step: the weights are read, the kernels start.",
+        f"fixed = {profile.fixed:.6g}",
+        f"# Each further token computed, from 0 on and from {', '.join(map(str, KNOTS))} on.",
+        f"tokens = [{', '.join(f'{value:.6g}' for value in profile.tokens)}]",
+        "# Each decoding sequence, and each token that it attends to.",
+        f"sequence = {profile.sequence:.6g}",
+        f"kv_token = {profile.kv_token:.6g}",
+        "# Each pair of a prompt token and a token that it attends to.",
+        f"pair = {profile.pair:.6g}",
+        "# The host, beside the card. A server's own scheduling comes on top.",
+        f"host = {profile.host:.6g}",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read_profile(path: Path) -> Profile:
+    """A profile that `write_profile` wrote, or one written by hand.
+
+    Raises:
+        UsageError: It is no TOML, a key is unknown or missing, or a value is not 0 or more.
+    """
+    try:
+        found = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+    known = [field.name for field in fields(Profile)]
+    for key in found:
+        if key not in known:
+            raise UsageError(f"{path}: no key {key}{did_you_mean(key, known)}")
+    for key in known:
+        if key not in found:
+            raise UsageError(f"{path}: {key} is missing; needs {', '.join(known)}")
+    tokens = found.pop("tokens")
+    if not isinstance(tokens, list) or len(tokens) != 1 + len(KNOTS):
+        raise UsageError(f"{path}: tokens = {tokens}: must be {1 + len(KNOTS)} numbers")
+    values = {key: _number(path, key, value) for key, value in found.items()}
+    return Profile(tokens=tuple(_number(path, "tokens", value) for value in tokens), **values)
+
+
+def _number(path: Path, key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UsageError(f"{path}: {key} = {value}: must be a number, 0 or more, in microseconds")
+    return float(value)

@@ -1,0 +1,97 @@
+"""``kvframe calibrate``: how long a step takes on this card, for a simulated server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kvframe.calibrate import Measured, ModelShape, Steps, fit, fitted, held_out, write_profile
+from kvframe.calibrate.store import accuracy
+from kvframe.errors import UsageError
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="The profile; measured steps are written beside it as CSV.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="STEPS.csv",
+    help="Fit to these steps, of a server's log or an earlier run, instead of measuring.",
+)
+@click.option(
+    "--judge",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="STEPS.csv",
+    help="With --from: steps that are not fitted to, to state the error over.",
+)
+@click.option(
+    "--model-shape",
+    default="",
+    metavar="KEY=N,…",
+    help="layers, hidden, ffn, heads, kv_heads, head_dim, vocab; the default is an 8B model.",
+)
+@click.option(
+    "--kv-tokens",
+    type=click.IntRange(65_536),
+    default=480_000,
+    show_default=True,
+    metavar="N",
+    help="Tokens of KV that fit beside the weights.",
+)
+def calibrate(
+    output: Path, source: Path | None, judge: Path | None, model_shape: str, kv_tokens: int
+) -> None:
+    """Measure how long a step of a server takes on this card, and fit a profile to it.
+
+    A decoder of the given shape runs with random weights, in bf16: decoding alone, prefill alone
+    and both. Needs PyTorch and Triton, and about two minutes. Other engines have other kernels: a
+    profile of your server's own steps (--from) is better than this one.
+    """
+    shape = ModelShape.parse(model_shape)
+    if source is not None:
+        steps, judged = Steps.read(source), Steps.read(judge) if judge else None
+        measured = Measured(command=f"kvframe calibrate --from {source.name}")
+    elif judge is not None:
+        raise UsageError("--judge: only with --from")
+    else:
+        steps, judged, measured = _measured(output, shape, kv_tokens)
+    profile = fit(steps)
+    write_profile(output, profile, measured, steps, judged)
+    click.echo(f"{output}: fitted to {accuracy(profile, steps)}")
+    if judged is not None:
+        click.echo(f"{output}: not fitted to {accuracy(profile, judged)}")
+
+
+def _measured(output: Path, shape: ModelShape, room: int) -> tuple[Steps, Steps, Measured]:
+    try:
+        from kvframe.calibrate.engine import Engine
+    except ImportError as error:
+        raise UsageError(
+            f"{error.name}: not installed; to measure on a card: pip install torch; "
+            "to fit steps that you have: --from"
+        ) from None
+    from kvframe.calibrate.measure import measure, measured_here
+
+    engine = Engine(shape, room)
+    parts = []
+    for name, steps in (("steps", list(fitted(room))), ("judged", list(held_out(room)))):
+        shown = sys.stderr.isatty()
+
+        def progress(
+            done: int, name: str = name, total: int = len(steps), on: bool = shown
+        ) -> None:
+            if on:
+                click.echo(f"\r{name}: {done} of {total}", nl=done == total, err=True)
+
+        parts.append(measure(engine, steps, output.with_suffix(f".{name}.csv"), progress))
+    return parts[0], parts[1], measured_here(f"kvframe calibrate -o {output.name}")
