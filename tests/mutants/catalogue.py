@@ -110,11 +110,9 @@ MUTANTS = (
     ),
     Mutant(
         "release-order-wrong",
-        "policy/eviction/lru.rs",
-        "let Some((&root, below)) = blocks.split_first() else { return };",
-        "let blocks: Vec<BlockId> = blocks.iter().rev().copied().collect();\n"
-        "        let blocks = &blocks[..];\n"
-        "        let Some((&root, below)) = blocks.split_first() else { return };",
+        "policy/adapters/priority_buckets.rs",
+        "for &block in blocks.iter().rev() {\n            self.clock += 1;",
+        "for &block in blocks {\n            self.clock += 1;",
         "lru kills the head of a prefix first as soon as it may",
         ("MK-B14", "IL-B9"),
     ),

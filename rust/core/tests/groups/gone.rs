@@ -43,6 +43,29 @@ fn what_no_token_attends_to_is_given_up_tail_first() {
     }
 }
 
+/// Where no block of a group needs the one before it, the order of release alone decides: of those that
+/// leave together with one priority the tail is evicted first, since every longer hit needs the head.
+#[test]
+fn of_blocks_that_leave_together_the_tail_is_evicted_first() {
+    // Out of a window, then all at once.
+    for (tokens, blocks, ends) in [(4, 6, false), (20, 4, true)] {
+        let mut m = grouped(16, &[group(window(tokens))]);
+        let text: Vec<u32> = (1..=blocks).collect();
+        let seq = allocate(&mut m, &prompt(&text)).unwrap().seq;
+        let table = m.sequence(seq).unwrap().tables[0].clone();
+        m.commit(seq, blocks * SIZE).unwrap();
+        if ends {
+            m.release(seq).unwrap();
+        }
+        let mut left: Vec<_> =
+            table.iter().rev().copied().filter(|&b| m.pool().refs(b) == 0).collect();
+        left.sort_by_key(|&block| m.pool().priority(block));
+        assert!(left.len() > 3, "{left:?}");
+        assert_eq!(m.eviction_order(), left, "{tokens} tokens");
+        m.check_integrity().unwrap();
+    }
+}
+
 // scenario: CB-B3, CB-B17
 /// The figures: sink and window keep block i iff i*bs < sink or (i+1)*bs > n - window.
 #[test]
