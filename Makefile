@@ -2,11 +2,11 @@
 #   make setup   install the package (release build) and every plugin into .venv
 #   make bench   setup, then replay the shipped trace under a choice of policies
 #   make check   the inner loop, under a minute: format, lints, types, and the tests that find most in a minute
-#   make test    every Rust and Python test but the slow, each random one over the same few cases
+#   make test    every test but the slow, each random one over the same few cases: test-rust, test-python
 #   make test-slow  those that take many seconds each: clean environments, whole traces
 #   make test-all  every test, each random one over all its cases
 #   make soak    random calls from another seed each time, many more of them (STEPS=1000000 SEED=...)
-#   make lint    check format, lints and types; any finding is an error
+#   make lint    check format, lints and types; any finding is an error: lint-rust, lint-python
 #   make mutants break the core on purpose, one mutant at a time; a test must fail each time
 #   make instructions         count the hot paths' instructions (needs valgrind); compare with the record
 #   make instructions-record  rewrite that record, perf/instructions.toml
@@ -32,8 +32,11 @@ FUZZ_SECONDS ?= 600
 QUIET := --quiet --disable-pip-version-check
 CLIPPY := PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --quiet --locked
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
+# Python compiles the modules that are imported; pip would compile 80 MB of them.
+export PIP_NO_COMPILE := 1
 
-.PHONY: setup bench check test test-slow test-all soak lint mutants instructions instructions-record fuzz stubs clean
+.PHONY: setup bench check test test-rust test-python test-slow test-all soak lint lint-rust lint-python \
+	mutants instructions instructions-record fuzz stubs clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -59,8 +62,12 @@ check: setup
 	KVFRAME_RUNS=4 KVFRAME_SCRIPTS=20 cargo test --quiet --locked -p kvframe-core $(FAST:%=--test %)
 	KVFRAME_STEPS=2000 $(PYTEST) -m 'not slow' -k 'not radix' $(FOLDERS)
 
-test: setup $(MOONCAKE)
+test: setup test-rust test-python
+
+test-rust:
 	cargo test --locked
+
+test-python: setup $(MOONCAKE)
 	$(PYTEST) -m 'not slow'
 
 test-slow: setup
@@ -81,10 +88,14 @@ soak: setup
 		cargo test --locked -p kvframe-core --test property
 	PROPTEST_CASES=100000 cargo test --locked -p kvframe-core --test router --test router_full
 
-lint: setup $(STUBS)
+lint: lint-rust lint-python
+
+lint-rust: setup
 	cargo fmt --all --check
 	cargo fmt --manifest-path rust/fuzz/Cargo.toml --check
 	$(CLIPPY) --workspace --all-targets -- -D warnings
+
+lint-python: setup $(STUBS)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -120,12 +131,12 @@ $(BUILT): $(RUST) pyproject.toml | $(BIN)/maturin
 	touch $@
 
 $(PLUGGED): $(BUILT) $(PLUGINS:%=%/pyproject.toml)
-	$(foreach plugin,$(PLUGINS),$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --editable './$(plugin)' &&) true
+	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --no-build-isolation $(PLUGINS:%=--editable './%')
 	touch $@
 
 # Mooncake has no wheel for some machines; there the tests of that store are left out.
 $(MOONCAKE): $(PLUGGED)
-	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --editable './plugins/kvframe-mooncake[cpu]' || \
+	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --no-build-isolation --editable './plugins/kvframe-mooncake[cpu]' || \
 		echo "make: no Mooncake Store for this machine: its tests are left out" >&2
 	touch $@
 
@@ -136,6 +147,7 @@ $(BIN)/maturin:
 	$(PYTHON) -m venv $(VENV)
 	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) 'maturin>=1.16,<2'
 
-$(STUBS): $(RUST) | $(BIN)/maturin
-	$(CLEAN_ENV) $(BIN)/maturin generate-stubs --quiet --locked --profile dev --interpreter $(BIN)/python --out target/stubs
+# In the profile of the extension, so that nothing is compiled again.
+$(STUBS): $(BUILT)
+	$(CLEAN_ENV) $(BIN)/maturin generate-stubs --quiet --locked --profile release --interpreter $(BIN)/python --out target/stubs
 	$(BIN)/ruff format --quiet $@

@@ -1,4 +1,4 @@
-"""The real command in a process of its own, and small traces to feed it."""
+"""The command, in this process or one of its own, and small traces to feed it."""
 
 import json
 import subprocess
@@ -8,14 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from kvframe.cli import main
 
 KVFRAME = Path(sys.executable).with_name("kvframe")
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Command:
-    """Runs ``kvframe bench ...`` in an empty folder; ``stdin`` may hold bytes."""
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs ``kvframe bench ...`` in this process and an empty folder; ``stdin`` may hold bytes."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        asked = ["bench", *map(str, args)]
+        done = CliRunner().invoke(
+            main, asked, input=stdin, prog_name="kvframe", catch_exceptions=False
+        )
+        return subprocess.CompletedProcess(asked, done.exit_code, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Command:
+    """The same by the real command, in a process of its own."""
 
     def call(*args: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

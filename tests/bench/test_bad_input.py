@@ -141,7 +141,7 @@ def test_a_threshold_that_fails_is_exit_one(bench: Command, small: Path) -> None
 @pytest.mark.parametrize(("name", "encoding"), [("\N{SNOWMAN}", "latin-1"), ("\xe9", "ascii")])
 @pytest.mark.parametrize("form", ["table", "json", "csv", "md"])
 def test_a_name_that_the_terminal_cannot_show_is_no_error(
-    bench: Command,
+    process: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -151,16 +151,16 @@ def test_a_name_that_the_terminal_cannot_show_is_no_error(
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
     (tmp_path / f"{name}.jsonl").write_bytes(SMALL)
     asked = ["run", "--trace", f"{name}.jsonl", "--policy", "lru", "--capacity", "2", "--quiet"]
-    done = bench(*asked, "--format", form)
+    done = process(*asked, "--format", form)
     assert done.returncode == 0, done.stderr
     assert ".jsonl" in done.stdout
 
 
-def test_a_file_name_that_is_no_utf8_is_recorded(bench: Command, tmp_path: Path) -> None:
+def test_a_file_name_that_is_no_utf8_is_recorded(process: Command, tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.jsonl")
     (tmp_path / name).write_bytes(SMALL)
     asked = ("--trace", name, "--policy", "lru", "--capacity", "2", "--quiet", "--out", "results")
-    done = bench("run", *asked)
+    done = process("run", *asked)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "results" / "run.json").read_text())
     assert "\N{REPLACEMENT CHARACTER}.jsonl" in record["command"]

@@ -28,8 +28,8 @@ EXTRA = {
 }  # fmt: skip
 
 
-def test_bare_bench_ends_with_the_answer(bench: Command) -> None:
-    done = bench()
+def test_bare_bench_ends_with_the_answer(process: Command) -> None:
+    done = process()
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[-1].startswith("conversation, engine mode: ")

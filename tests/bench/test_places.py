@@ -55,6 +55,12 @@ TRACE = rows([(1536, [chat, 10 * chat + 1, 10 * chat + 2]) for chat in (1, 2, 3,
 
 
 @pytest.fixture
+def bench(process: Command) -> Command:
+    """Modules that a run imports stay in its process."""
+    return process
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "helper.py").write_text("SIGN = 1.0\n")

@@ -22,10 +22,11 @@ def kept(folder: Path) -> list[Path]:
 
 
 def test_the_record_names_what_the_numbers_depend_on(
-    cells: Cells, small: Path, tmp_path: Path
+    process: Command, small: Path, tmp_path: Path
 ) -> None:
-    got = cells("--trace", small, "--policy", "lru,slru", "--capacity", "2,3", "--out", "results",
-                "--seed", "7")  # fmt: skip
+    done = process("run", "--trace", small, "--policy", "lru,slru", "--capacity", "2,3",
+                   "--out", "results", "--seed", "7", "--format", "json")  # fmt: skip
+    got = json.loads(done.stdout)["cells"]
     record = json.loads((tmp_path / "results" / "run.json").read_bytes())
     assert record["state"] == "finished"
     assert record["seed"] == 7

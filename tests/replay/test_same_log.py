@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 from kvframe import CacheConfig, Config, EvictionConfig, KVCacheManager, _core
 from kvframe.errors import UsageError
 
-from .traces import trace
+from . import traces
 
 REQUESTS, SIZE = 2_000, 512
 POLICIES = ["lru", "slru", "lfu", "fifo", "lfuda"]
@@ -21,16 +19,8 @@ CAPACITIES = [1_000, 4_000]
 
 
 @pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> _core.Trace:
-    """The first requests of the conversation trace, by way of Mooncake's own format."""
-    whole = trace("conversation")
-    path: Path = tmp_path_factory.mktemp("trace") / "head.jsonl"
-    with path.open("w") as file:
-        for i in range(REQUESTS):
-            at, prompt, output, _, nodes = whole.request(i)
-            row = {"timestamp": at, "input_length": prompt, "output_length": output}
-            file.write(json.dumps(row | {"hash_ids": nodes}) + "\n")
-    return _core.Trace.load(str(path))
+def head() -> _core.Trace:
+    return traces.head("conversation", REQUESTS)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,17 @@ from kvframe.bench.traces import load
 @cache
 def trace(name: str) -> _core.Trace:
     return load(name).trace
+
+
+@cache
+def head(name: str, requests: int) -> _core.Trace:
+    """The first requests of a trace, by way of Mooncake's own format."""
+    whole, rows = trace(name), []
+    for i in range(requests):
+        at, prompt, output, _, nodes = whole.request(i)
+        row = {"timestamp": at, "input_length": prompt, "output_length": output}
+        rows.append(json.dumps(row | {"hash_ids": nodes}) + "\n")
+    return _core.Trace.parse("".join(rows).encode(), f"head of {name}")
 
 
 @cache

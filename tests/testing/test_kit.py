@@ -30,7 +30,7 @@ ONLINE = [row.name for row in LISTED if row.name not in REPLAY_ONLY]
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if at % 4 else [])
+        pytest.param(name, marks=[pytest.mark.slow] if at % 8 else [])
         for at, name in enumerate(ONLINE)
     ],
 )
