@@ -12,8 +12,8 @@ from ..amounts import amount
 from .drive import follow, retained, traffic
 from .twins import TWINS
 
-TRACES, REQUESTS = amount(100, 1_000), 14
-RETAINED = amount(30, 100)
+TRACES, REQUESTS = amount(40, 1_000), 14
+RETAINED = amount(12, 100)
 
 
 def test_every_policy_has_a_twin() -> None:
