@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +32,7 @@ class RequestOutcomes:
 
     def pack(self) -> bytes:
         """As a compressed ``.npz``: NumPy alone reads it."""
-        file = io.BytesIO()
-        np.savez_compressed(
-            file,
-            hit_tokens=self.hit_tokens,
-            after_gap_tokens=self.after_gap_tokens,
-            ttft_seconds=self.ttft_seconds,
-        )
-        return file.getvalue()
+        return _pack(self)
 
     @classmethod
     def unpack(cls, data: bytes) -> RequestOutcomes:
@@ -46,16 +41,7 @@ class RequestOutcomes:
         Raises:
             ValueError: It is damaged, or something else.
         """
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                return cls(
-                    arrays["hit_tokens"].astype(np.uint32, casting="safe"),
-                    arrays["after_gap_tokens"].astype(np.uint32, casting="safe"),
-                    arrays["ttft_seconds"].astype(np.float64, casting="safe"),
-                )
-        # What np.load raises of a damaged archive is of many types, EOFError and zlib's among them.
-        except Exception as error:
-            raise ValueError(f"not the outcomes of a cell: {error}") from None
+        return cls(*_unpack(data, hit_tokens="u4", after_gap_tokens="u4", ttft_seconds="f8"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +57,28 @@ class RequestFacts:
     input_tokens: Counts
     session: Sessions
     timestamp_ms: Sessions
+
+    def pack(self) -> bytes:
+        """As a compressed ``.npz``."""
+        return _pack(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> RequestFacts:
+        """What `pack` wrote; raises as `RequestOutcomes.unpack`."""
+        return cls(*_unpack(data, input_tokens="u4", session="i8", timestamp_ms="i8"))
+
+
+def _pack(arrays: RequestOutcomes | RequestFacts) -> bytes:
+    file = io.BytesIO()
+    named = {each.name: getattr(arrays, each.name) for each in dataclasses.fields(arrays)}
+    np.savez_compressed(file, **named)
+    return file.getvalue()
+
+
+def _unpack(data: bytes, **types: str) -> list[npt.NDArray[Any]]:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return [arrays[name].astype(kind, casting="safe") for name, kind in types.items()]
+    # What np.load raises of a damaged archive is of many types, EOFError and zlib's among them.
+    except Exception as error:
+        raise ValueError(f"not the outcomes of a cell: {error}") from None

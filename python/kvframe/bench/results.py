@@ -5,6 +5,7 @@
     DIR/run.json              machine, versions, seed, command, date, traces, the run's cells
     DIR/cells/<hash>.json     {"identity": ..., "measured": ..., "cell": ...}
     DIR/requests/<hash>.npz   that cell's outcomes by request (`kvframe.bench.outcomes`)
+    DIR/traces/<sha256>.npz   the facts of a trace's requests: prompt tokens, sessions, arrivals
     DIR/results.json          the run's cells in the form of ``--format json``
 
 Files appear whole or not at all, so a kill at any moment leaves a directory that can go on.
@@ -20,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from kvframe.bench.cells import Cell, Measured, Plan, identity_hash
-from kvframe.bench.outcomes import RequestOutcomes
+from kvframe.bench.outcomes import RequestFacts, RequestOutcomes
 from kvframe.bench.traces import read_stdin
 from kvframe.errors import ConfigError, TraceError
 from kvframe.files import RESULT_BYTES, read_regular, read_stream
@@ -79,7 +80,7 @@ class ResultStore:
         self._build = build
         self._measured: dict[str, object] = {"date": now(), "machine": machine()}
         try:
-            for name in ("cells", "requests"):
+            for name in ("cells", "requests", "traces"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--out {folder}: {error.strerror}") from None
@@ -107,6 +108,9 @@ class ResultStore:
     def save(self, plan: Plan, measured: Measured) -> None:
         """Keep a finished cell, and before it the outcomes of its requests."""
         path = self.path(plan)
+        facts = self.folder / "traces" / f"{plan.source.sha256}.npz"
+        if not facts.exists():
+            self._put(facts, plan.source.facts.pack())
         self._put(self.folder / "requests" / f"{path.stem}.npz", measured.outcomes.pack())
         self._write(path, _Kept(plan.identity(self._build), self._measured, measured.cell))
 
@@ -149,6 +153,39 @@ def read_outcomes(folder: Path, name: str) -> RequestOutcomes:
     """
     path = folder / "requests" / f"{name}.npz"
     return RequestOutcomes.unpack(read_regular(path, RESULT_BYTES))
+
+
+def read_facts(folder: Path, trace: str) -> RequestFacts | None:
+    """The kept facts of a trace's requests, or None: damaged ones count as none."""
+    try:
+        record = msgspec.json.decode(read_regular(folder / "run.json", RESULT_BYTES), type=_Record)
+        path = folder / "traces" / f"{record.traces[trace].sha256}.npz"
+        return RequestFacts.unpack(read_regular(path, RESULT_BYTES))
+    except (OSError, ValueError, KeyError, RecursionError):
+        return None
+
+
+def read_names(where: str) -> list[str] | None:
+    """Whose outcomes by request the cells of a result directory have, in their order; None of other
+    results.
+    """
+    try:
+        path = Path(where) / "results.json"
+        return msgspec.json.decode(read_regular(path, RESULT_BYTES), type=_Names).requests
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+class _Names(msgspec.Struct, frozen=True):
+    requests: list[str]
+
+
+class _Trace(msgspec.Struct, frozen=True):
+    sha256: str
+
+
+class _Record(msgspec.Struct, frozen=True):
+    traces: dict[str, _Trace]
 
 
 class _Kept(msgspec.Struct, frozen=True):

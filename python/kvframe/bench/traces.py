@@ -23,7 +23,8 @@ class Source:
     ``time_unit`` is what its times were taken to be in: ms, s, us, ns, or ticks of a log. ``doubt``
     says why they may be something else; empty where nothing speaks for it. ``remarks`` says what
     else its figures depend on, and ``form`` what it was recognised as. ``load`` divides the times,
-    and ``arrival_seed`` drew the arrivals anew where it is not 0 (`kvframe.bench.arrivals`).
+    and ``arrival_seed`` drew the arrivals anew where it is not 0 (`kvframe.bench.arrivals`);
+    ``block_factor`` blocks that were read make one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Source:
     remarks: tuple[str, ...] = ()
     load: float = 1.0
     arrival_seed: int = 0
+    block_factor: int = 1
 
     @cached_property
     def facts(self) -> RequestFacts:

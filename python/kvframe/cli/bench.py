@@ -21,6 +21,8 @@ from kvframe.bench.report import unfinished
 from kvframe.bench.shards import parse as parse_shard
 from kvframe.bench.sweep import read as read_sweep
 from kvframe.cli import INTERRUPTED, NearestGroup
+from kvframe.cli.compare import compare
+from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
 from kvframe.cli.reuse import reuse
 from kvframe.registry.descriptors import Kind
@@ -298,6 +300,8 @@ def check(
 
 
 bench.add_command(reuse)
+bench.add_command(compare)
+bench.add_command(curve)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:
