@@ -18,9 +18,9 @@ BLOCK = 16
 
 
 def lines(dice: np.random.Generator, sessions: int, shared: int = 2) -> list[dict[str, Any]]:
-    """Rows of interleaved sessions of some turns, behind ``shared`` blocks that all have."""
-    turns = dice.integers(1, 6, sessions)
-    order = dice.permutation(np.repeat(np.arange(sessions), turns))
+    """Rows of sessions, a dozen of them side by side, behind ``shared`` blocks that all have."""
+    order = np.repeat(np.arange(sessions), dice.integers(1, 6, sessions))
+    order = order[np.argsort(order + dice.uniform(0, 12, len(order)))]
     blocks = {int(one): 0 for one in range(sessions)}
     rows = []
     for at, one in enumerate(order.tolist()):

@@ -20,7 +20,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "made.jsonl", 300)
     (tmp_path / "policy.py").write_text(POLICY.format(order="last_use"))
-    asked = {"traces": "made.jsonl", "capacities": "200,400", "policies": "lru,policy.py:Mine"}
+    asked = {"traces": "made.jsonl", "capacities": "60,120", "policies": "lru,policy.py:Mine"}
     ran(**asked, out=tmp_path / "a")
     ran(**asked, out=tmp_path / "c")
     (tmp_path / "policy.py").write_text(POLICY.format(order="-last_use"))
@@ -49,7 +49,7 @@ class Mine(BatchedEviction):
 
 def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -> None:
     rows = differences("a", "b")
-    by_policy = {row.policy: row for row in rows if row.capacity_blocks == 400}
+    by_policy = {row.policy: row for row in rows if row.capacity_blocks == 120}
     lru, mine = by_policy["lru"], by_policy["policy.py:Mine"]
     assert (lru.change, lru.real) == (0, False)
     assert mine.change < 0
