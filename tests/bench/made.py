@@ -46,9 +46,7 @@ def write(path: Path, sessions: int = 60, seed: int = 0) -> Path:
 
 def ran(**asked: Any) -> tuple[Job, Outcome]:
     """A run in this process; lists may be single texts."""
-    lists = {key: [v] if isinstance(v, str) else v for key, v in asked.items()}
-    for key in ("out", "warm_up", "jobs", "shard", "executor"):
-        if key in asked:
-            lists[key] = asked[key]
-    job = Job(Request(**{"quiet": True, **lists}))
+    lists: dict[str, Any] = {k: [v] if isinstance(v, str) else v for k, v in asked.items()}
+    lists["quiet"] = True
+    job = Job(Request(**lists))
     return job, job.run([])

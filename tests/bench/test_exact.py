@@ -90,7 +90,8 @@ def managed(schedule: list[tuple[bool, int]], chains: list[Chain], capacity: int
     """Blocks that a manager hits that is told all next uses."""
     kv = manager(capacity)
     starts = [which for begins, which in schedule if begins]
-    hits, running = 0, {}
+    hits = 0
+    running: dict[int, int] = {}
     for begins, which in schedule:
         if not begins:
             kv.release(running.pop(which))

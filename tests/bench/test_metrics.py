@@ -7,6 +7,7 @@ import io
 import math
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
@@ -60,8 +61,10 @@ def test_each_has_its_definition_in_the_help_and_on_the_page() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "bench.md"
     told = " ".join(page.read_text().split())
     (option,) = (one for one in run.params if one.name == "metrics")
+    assert isinstance(option, click.Option)
+    assert option.help is not None
     for one in BUILTIN:
-        assert f"{one.name}: {one.definition}." in option.help  # type: ignore[attr-defined]
+        assert f"{one.name}: {one.definition}." in option.help
         assert f"| `{one.name}` | {one.unit} | {one.definition} |" in told, one.name
 
 

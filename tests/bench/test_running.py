@@ -123,8 +123,8 @@ def test_a_cluster_changes_no_cell(tmp_path: Path) -> None:
 
 def test_what_was_killed_is_not_computed_again(tmp_path: Path) -> None:
     asked = [
-        KVFRAME, "bench", "run", "--policy", "lru,fifo,lfu,arc,mq,sieve,clock", "--capacity",
-        "1000:16000:x2", "--out", tmp_path / "kept", "--format", "json", "--quiet",
+        str(KVFRAME), "bench", "run", "--policy", "lru,fifo,lfu,mq,sieve", "--capacity",
+        "1000:8000:x2", "--out", str(tmp_path / "kept"), "--format", "json", "--quiet",
     ]  # fmt: skip
     cells = tmp_path / "kept" / "cells"
     killed = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -133,10 +133,10 @@ def test_what_was_killed_is_not_computed_again(tmp_path: Path) -> None:
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     before = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
-    assert 3 <= len(before) < 35
+    assert 3 <= len(before) < 20
     done = subprocess.run(asked, capture_output=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     after = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
-    assert len(after) == 35
+    assert len(after) == 20
     assert before.items() <= after.items()
-    assert len(json.loads(done.stdout)["cells"]) == 35
+    assert len(json.loads(done.stdout)["cells"]) == 20

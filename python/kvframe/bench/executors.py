@@ -113,7 +113,7 @@ def _on_ray(request: Request, plans: Sequence[Plan]) -> Executor:
                 started(plan)
                 return worker.run.remote(place[plan])
 
-            for at, cell, outcomes in pool.map_unordered(submit, todo):
+            for at, cell, outcomes in pool.map_unordered(submit, list(todo)):
                 decoded = msgspec.json.decode(cell, type=Cell)
                 # The paths that workers read are no names: the result has those asked for.
                 named = msgspec.structs.replace(decoded, trace=plans[at].source.name)
