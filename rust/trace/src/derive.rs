@@ -45,11 +45,16 @@ impl Trace {
     /// # Errors
     /// A sentence, where such blocks are too large.
     pub fn coarsened(&self, factor: u32) -> Result<Self, String> {
-        let size = factor.checked_mul(self.block_size).filter(|&s| s > 0 && s <= crate::MAX_BLOCK_SIZE);
+        let size =
+            factor.checked_mul(self.block_size).filter(|&s| s > 0 && s <= crate::MAX_BLOCK_SIZE);
         let Some(block_size) = size else {
-            return Err(format!("blocks of {factor} times {} tokens are too large", self.block_size));
+            return Err(format!(
+                "blocks of {factor} times {} tokens are too large",
+                self.block_size
+            ));
         };
-        let mut coarse = Self { block_size, nodes: Vec::new(), parents: Vec::new(), ..self.clone() };
+        let mut coarse =
+            Self { block_size, nodes: Vec::new(), parents: Vec::new(), ..self.clone() };
         let mut number = vec![ROOT; self.parents.len()];
         for (index, request) in coarse.requests.iter_mut().enumerate() {
             request.start = coarse.nodes.len();
