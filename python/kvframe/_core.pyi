@@ -1406,6 +1406,10 @@ class Trace:
         """
         Names of the classes that rows have as `type`, in order of first appearance.
         """
+    def coarsened(self, /, factor: SupportsIndex) -> Trace:
+        """
+        The same requests in blocks of `factor` times as many tokens.
+        """
     def columns(self, /) -> dict:
         """
         A column a key, an entry a request: `timestamp_ms` (int64), `input_tokens` and
@@ -1472,6 +1476,14 @@ class Trace:
     def requests(self, /) -> int:
         """
         Number of requests.
+        """
+    def retimed(self, /, timestamp_ms: Any) -> Trace:
+        """
+        The same requests at other times (int64 milliseconds), one each; they ascend.
+        """
+    def subset(self, /, indices: Any) -> Trace:
+        """
+        The requests at these indices, which ascend.
         """
     @property
     def time_unit(self, /) -> str:
@@ -1594,6 +1606,7 @@ def replay(
     options: dict | None = None,
     *,
     log: bool = False,
+    per_request: bool = False,
     admission: Any | None = None,
     admission_options: dict | None = None,
     matcher: Any | None = None,
@@ -1603,7 +1616,9 @@ def replay(
     "timed") by the clock, beside those that still run.
 
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
-    holds everything. Returns what was counted, a dict.
+    holds everything. Returns what was counted, a dict. With `per_request` it has arrays as well, an entry a request:
+    `request_hit_tokens` and `request_after_gap_tokens` (uint32), and in timed mode `request_ttft_seconds` (float64,
+    NaN for a request larger than the cache).
     """
 
 def report_unraisable(exception: BaseException, place: Any) -> None:

@@ -3,16 +3,29 @@
 The parts, in the order the data goes through them:
 
 ``options``   texts of the command line, split and checked
-``capacity``  "8000" or "40 GiB" to blocks of the trace
+``sweep``     the same from a file
+``capacity``  "8000", "5%" or "40 GiB" to blocks of the trace
 ``traces``    a shipped name, a file or stdin to a parsed trace and its SHA-256
+``arrivals``  the same trace at other times, or in larger blocks
 ``policies``, ``admissions``, ``matchers``   a text to a policy of that kind (``named``)
 ``cells``     what one cell is, its identity and its JSON form
-``plan``      the cross product, each cell once
+``plan``, ``shards``   the cross product, each cell once; a part of it
+``estimate``  what it would take
 ``run``       the cells one after the other, Ctrl-C and reuse included (``progress``, ``build``)
+``executors`` several cells at a time, in threads or on a cluster
+``outcomes``  what a replay did for each request
+``metrics``   figures made of these
+``misses``    why tokens missed, from bounds
 ``results``   the result directory
-``report``, ``render``, ``verdict``, ``plot``   what a reader sees
+``field``, ``comparison``, ``bootstrap``   what is compared; differences; their intervals
+``verdict``   the sentence
+``remarks``   what a table would hide
+``report``, ``render``, ``first_screen``, ``plot``   what a reader sees
 ``job``       all of these, from texts to outputs
 
+``difference``   ``kvframe bench compare``: two results
+``curve``     ``kvframe bench curve``: lru from one pass, others from a sample
+``tune``      ``kvframe bench tune``: options, judged on a part held out
 ``check``     ``kvframe bench check``: a policy (``locate``) on a ``leaderboard``, ``beside`` lru
 ``reuse``     ``kvframe bench reuse``: what hits inside a block would save, on ``prompts``
 """

@@ -1,12 +1,16 @@
 """A cell: one trace, replayed once, under one policy with one capacity in one mode."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.matchers import OWN, Matcher
+from kvframe.bench.metrics import Metric, Served
+from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.policies import Choice
 from kvframe.bench.traces import Source
 
@@ -24,7 +28,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     well (``lru+second-use``). ``admission_dropped`` blocks did not become findable. ``prefix``
     matched prompts; where it is not ``hash``, ``policy`` names it as well (``lru/min-hit``). In
     timed mode ``rejected`` requests were larger than the cache, and the two times are from arrival
-    to the first token.
+    to the first token; ``load`` divides the trace's times there, and ``arrival_seed`` drew the
+    arrivals anew where it is not 0. ``metrics`` are those of `kvframe.bench.metrics`; None where
+    there is nothing to count. ``misses`` says in tokens why prompt tokens were computed
+    (`kvframe.bench.misses`), None where the optimum did not run at this capacity.
     """
 
     trace: str
@@ -52,6 +59,24 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     mean_ttft_seconds: float | None = None
     p95_ttft_seconds: float | None = None
+    load: float = 1.0
+    arrival_seed: int = 0
+    metrics: dict[str, float | None] = {}
+    misses: dict[str, int] | None = None
+
+
+class Measured(NamedTuple):
+    """A cell, and what it did for each request."""
+
+    cell: Cell
+    outcomes: RequestOutcomes
+
+    def with_metrics(self, plan: "Plan", metrics: Iterable[Metric]) -> "Measured":
+        """The same with these metrics in the cell."""
+        served = Served(plan.source.facts, self.outcomes, self.cell.block_size)
+        made = {metric.name: metric(served) for metric in metrics}
+        found = {name: None if value != value else value for name, value in made.items()}
+        return Measured(msgspec.structs.replace(self.cell, metrics=found), self.outcomes)
 
 
 @dataclass(frozen=True)
@@ -73,19 +98,23 @@ class Plan:
         return self.policy.label + gate + ("" if self.matcher is None else f"/{self.matcher.label}")
 
     @property
-    def group(self) -> tuple[str, str]:
-        """What is compared with each other: one trace in one mode."""
-        return self.source.name, self.mode
+    def group(self) -> tuple[str, str, int, float]:
+        """What is compared with each other: one trace in one mode, block size and load."""
+        return self.source.name, self.mode, self.source.trace.block_size, self.source.load
 
     def __str__(self) -> str:
         size = "any capacity" if self.capacity is None else f"{self.capacity} blocks"
-        return f"{self.source.name} {self.mode} {self.label} {size}"
+        seed = f" seed {self.source.arrival_seed}" if self.source.arrival_seed else ""
+        load = f" load {self.source.load:g}" if self.source.load != 1 else ""
+        return f"{self.source.name} {self.mode}{load}{seed} {self.label} {size}"
 
     def identity(self, build: str) -> dict[str, object]:
         """Everything that decides the numbers; equal identities give equal cells.
 
         ``build`` names the replaying program: kvframe's version and its compiled core.
         """
+        source = self.source
+        varied = {"load": source.load, "arrival_seed": source.arrival_seed}
         return {
             "trace_sha256": self.source.sha256,
             "block_size": self.source.trace.block_size,
@@ -97,6 +126,7 @@ class Plan:
             "capacity_blocks": self.capacity,
             "mode": self.mode,
             "kvframe": build,
+            **(varied if (source.load, source.arrival_seed) != (1, 0) else {}),
             **({} if self.admission is None else {"admission": self.admission.identity}),
             **({} if self.matcher is None else {"prefix": self.matcher.identity}),
         }

@@ -6,17 +6,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvframe import _core
-from kvframe.bench import admissions, capacity, matchers, policies, render, report
+from kvframe.bench import (
+    admissions,
+    capacity,
+    first_screen,
+    matchers,
+    metrics,
+    policies,
+    render,
+    report,
+)
+from kvframe.bench.arrivals import coarsened
 from kvframe.bench.build import build_name
 from kvframe.bench.cells import Cell
+from kvframe.bench.estimate import Estimate, estimate
+from kvframe.bench.executors import executor
 from kvframe.bench.locate import choose_all
+from kvframe.bench.misses import with_misses
 from kvframe.bench.options import FORMATS, MODES, one_of, split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.progress import Progress
+from kvframe.bench.remarks import remarks
 from kvframe.bench.results import ResultStore
 from kvframe.bench.run import Outcome, run
+from kvframe.bench.shards import of_shard
 from kvframe.bench.traces import ReadOptions, read
-from kvframe.bench.verdict import with_gap_closed
+from kvframe.bench.verdict import Verdict, judge, with_gap_closed
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
 
@@ -28,7 +43,9 @@ _FOR_PEOPLE = ("table", "md")
 class Request:
     """What was asked, as text; every sequence may hold comma lists.
 
-    ``brief`` shortens the table to the details at one capacity.
+    ``details`` gives a table its details at every capacity, not only where they say most;
+    ``first_screen`` is of one trace and mode. ``shard`` is (i, n): the i-th of n parts of the
+    cells, from 1.
     """
 
     traces: Sequence[str] = ("conversation",)
@@ -49,7 +66,15 @@ class Request:
     jobs: int = 1
     quiet: bool = False
     min_hit_rate: float | None = None
-    brief: bool = False
+    details: bool = False
+    loads: Sequence[float] = (1.0,)
+    arrival_seeds: Sequence[int] = (0,)
+    block_factors: Sequence[int] = (1,)
+    warm_up: float = 0.0
+    metrics: Sequence[str] = ()
+    first_screen: bool = False
+    shard: tuple[int, int] | None = None
+    executor: str = "threads"
 
 
 class Job:
@@ -68,6 +93,7 @@ class Job:
             TraceError: a trace that cannot be read; names file and line.
         """
         self.request = request
+        self._verdicts: dict[report.Group, Verdict] | None = None
         self._formats = one_of(request.formats, "--format", FORMATS)
         modes = one_of(request.modes, "--mode", MODES)
         registry = Registry()
@@ -81,6 +107,9 @@ class Job:
         rate = request.min_hit_rate
         if rate is not None and not 0 <= rate <= 1:
             raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
+        if not 0 <= request.warm_up < 1:
+            raise ConfigError(f"--warm-up {request.warm_up}: must be at least 0 and below 1")
+        self._metrics = metrics.choose(split_list(request.metrics, "--metric"))
         how = ReadOptions(
             request.block_size,
             request.time_unit,
@@ -88,7 +117,12 @@ class Job:
             request.sort,
             request.tokenizer,
         )
-        sources = [read(name, how) for name in split_list(request.traces, "--trace")]
+        sources = [
+            coarsened(source, factor)
+            for source in (read(name, how) for name in split_list(request.traces, "--trace"))
+            for factor in dict.fromkeys(request.block_factors)
+        ]
+        arrivals = [(load, seed) for load in request.loads for seed in request.arrival_seeds]
         # Elsewhere times only order the requests.
         timed = "timed" in modes
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt and timed]
@@ -102,7 +136,11 @@ class Job:
         ]
         if request.jobs > 1:
             self._remarks.append(f"{request.jobs} replays ran side by side: speeds are too low.")
-        self.plans = cross(sources, modes, choices, sizes, reference, gates, indexes)
+        self.plans = cross(
+            sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
+        )
+        if request.shard is not None:
+            self.plans = of_shard(self.plans, *request.shard)
 
     def run(self, command: Sequence[str]) -> Outcome:
         """Run the cells and keep them in the result directory, if one was named.
@@ -117,25 +155,51 @@ class Job:
         build = build_name()
         store = ResultStore(request.out, build) if request.out is not None else None
         progress = Progress(request.quiet)
-        if request.jobs > 1:
+        if request.jobs > 1 and request.executor == "threads":
             # Once, before threads would each do it.
             for plan in {plan.group: plan for plan in self.plans}.values():
                 plan.source.trace.prepare(plan.mode)
         try:
-            outcome = run(self.plans, store, progress, request.jobs)
+            execute = executor(request, self.plans)
+            outcome = run(self.plans, store, progress, execute, self._metrics)
         finally:
             progress.clear()
-        outcome.cells = with_gap_closed(
-            {plan: outcome.cells[plan] for plan in self.plans if plan in outcome.cells}
-        )
+        cells = {plan: outcome.cells[plan] for plan in self.plans if plan in outcome.cells}
+        outcome.cells = with_misses(with_gap_closed(cells))
         if store is not None:
-            store.finish(self._record(command, outcome, build), list(outcome.cells.values()))
+            verdicts = [render.told_verdict(one) for one in self.verdicts(outcome).values()]
+            record = self._record(command, outcome, build)
+            store.finish(record, outcome.cells, verdicts)
         return outcome
+
+    def estimate(self) -> Estimate:
+        """What the run would take, without running any of it."""
+        request = self.request
+        build = build_name()
+        store = ResultStore(request.out, build) if request.out is not None else None
+        return estimate(self.plans, store, request.jobs)
+
+    def _notes(self, outcome: Outcome) -> list[str]:
+        """Remarks on this run's options and on what its policies had to go by."""
+        return [*self._remarks, *remarks(outcome.cells, outcome.requests)]
+
+    def verdicts(self, outcome: Outcome) -> dict[report.Group, Verdict]:
+        """What is better than lru, for each trace and mode; made once."""
+        if self._verdicts is None:
+            self._verdicts = {
+                place: judge(rows, outcome.requests, self.request.warm_up)
+                for place, rows in report.grouped(outcome.cells).items()
+            }
+        return self._verdicts
 
     def outputs(self, outcome: Outcome) -> list[str]:
         """The finished cells in each form that was asked for; none where no cell finished."""
         if not outcome.cells:
             return []
+        if self.request.first_screen:
+            (rows,) = report.grouped(outcome.cells).values()
+            (verdict,) = self.verdicts(outcome).values()
+            return [first_screen.text(rows, verdict, self._notes(outcome))]
         asked = [cell for plan, cell in outcome.cells.items() if plan.asked]
         return [self._output(form, asked, outcome) for form in self._formats]
 
@@ -153,16 +217,18 @@ class Job:
     def _output(self, form: str, asked: Sequence[Cell], outcome: Outcome) -> str:
         match form:
             case "json":
-                return render.json(asked)
+                return render.json(asked, list(self.verdicts(outcome).values()))
             case "csv":
                 return render.comma_separated(asked)
             case "md":
-                return render.markdown(self._sections(outcome), self._remarks)
+                return render.markdown(self._sections(outcome), self._notes(outcome))
             case _:
-                return render.text(self._sections(outcome), self._remarks)
+                return render.text(self._sections(outcome), self._notes(outcome))
 
     def _sections(self, outcome: Outcome) -> list[report.Section]:
-        return report.sections(outcome.cells, brief=self.request.brief)
+        return report.sections(
+            outcome.cells, self.verdicts(outcome), brief=not self.request.details
+        )
 
     def _record(self, command: Sequence[str], outcome: Outcome, build: str) -> dict[str, object]:
         used = {plan.policy.label: plan.policy.version for plan in self.plans}
@@ -187,6 +253,7 @@ class Job:
             "policies": used,
             "traces": traces,
             "seed": self.request.seed,
+            "warm_up": self.request.warm_up,
             "jobs": self.request.jobs,
             "cells": len(outcome.cells),
             "reused": outcome.reused,

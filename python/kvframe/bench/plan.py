@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
+from kvframe.bench.arrivals import varied
 from kvframe.bench.capacity import Capacity
 from kvframe.bench.cells import Plan
 from kvframe.bench.matchers import OWN, Matcher
@@ -18,8 +19,11 @@ def cross(
     reference: Iterable[Choice] = (),
     admissions: Sequence[Admission] = (),
     matchers: Sequence[Matcher] = (),
+    arrivals: Sequence[tuple[float, int]] = ((1.0, 0),),
 ) -> list[Plan]:
-    """Traces x modes x policies x admissions x matchers x capacities, in this order.
+    """Traces x modes x arrivals x policies x admissions x matchers x capacities, in this order.
+
+    ``arrivals`` are pairs of load and arrival seed; they make a difference in timed mode alone.
 
     A policy without a capacity (``infinite``) gives one cell a trace and mode. Two capacities that
     come to the same number of blocks are one. ``reference`` policies are added, not ``asked``,
@@ -34,12 +38,20 @@ def cross(
     rows.sort(key=lambda row: row[0].name == BOUND)
     plans = []
     for source in sources:
-        block_size = source.trace.block_size
-        sizes: list[int | None] = list(
-            dict.fromkeys(capacity.blocks(block_size) for capacity in capacities)
-        )
         for mode in modes:
-            for choice, besides, asked in rows:
-                for size in [None] if choice.name == BOUND else sizes:
-                    plans.append(Plan(source, choice, mode, size, asked, *besides))
+            sizes = _sizes(source, mode, capacities)
+            for load, seed in arrivals if mode == "timed" else ((1.0, 0),):
+                other = varied(source, load, seed)
+                for choice, besides, asked in rows:
+                    for size in [None] if choice.name == BOUND else sizes:
+                        plans.append(Plan(other, choice, mode, size, asked, *besides))
     return plans
+
+
+def _sizes(source: Source, mode: str, capacities: Sequence[Capacity]) -> list[int | None]:
+    """Numbers of blocks, each once."""
+    distinct = 0
+    if any(capacity.share is not None for capacity in capacities):
+        distinct = source.trace.prepare(mode)["unique_blocks"]
+    block_size = source.trace.block_size
+    return list(dict.fromkeys(capacity.blocks(block_size, distinct) for capacity in capacities))

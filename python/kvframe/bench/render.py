@@ -8,6 +8,7 @@ import msgspec
 
 from kvframe.bench.cells import Cell
 from kvframe.bench.report import NOTES, Section, Table
+from kvframe.bench.verdict import Verdict
 
 
 def text(sections: Sequence[Section], remarks: Sequence[str] = ()) -> str:
@@ -20,7 +21,9 @@ def text(sections: Sequence[Section], remarks: Sequence[str] = ()) -> str:
         lines += [section.heading, ""]
         for table in section.tables:
             lines += [table.title, *aligned(table), ""]
-    lines += [*remarks, *NOTES, ""]
+    lines += [*remarks, *NOTES]
+    lines += [f"{section.doubt}." for section in sections if section.doubt]
+    lines.append("")
     lines += [section.verdict for section in sections]
     return "\n".join(lines) + "\n"
 
@@ -36,24 +39,37 @@ def markdown(sections: Sequence[Section], remarks: Sequence[str] = ()) -> str:
             lines += [f"**{table.title}**", ""]
             lines += ["| " + " | ".join(map(_escape, row)) + " |" for row in rows]
             lines.append("")
-    lines += [f"- {note}" for note in (*remarks, *NOTES)]
+    doubts = [f"{section.doubt}." for section in sections if section.doubt]
+    lines += [f"- {note}" for note in (*remarks, *NOTES, *doubts)]
     for section in sections:
         lines += ["", section.verdict]
     return "\n".join(lines) + "\n"
 
 
-def json(cells: Sequence[Cell]) -> str:
-    """``{"cells": [...]}``, one object a cell."""
-    return msgspec.json.format(msgspec.json.encode({"cells": cells})).decode() + "\n"
+def json(cells: Sequence[Cell], verdicts: Sequence[Verdict] = ()) -> str:
+    """``{"cells": [...], "verdicts": [...]}``, one object a cell and one a trace and mode."""
+    told = {"cells": cells, "verdicts": [told_verdict(verdict) for verdict in verdicts]}
+    return msgspec.json.format(msgspec.json.encode(told)).decode() + "\n"
+
+
+def told_verdict(verdict: Verdict) -> dict[str, object]:
+    """A verdict as JSON has it, with its sentence."""
+    return {**msgspec.to_builtins(verdict), "sentence": verdict.sentence}
 
 
 def comma_separated(cells: Sequence[Cell]) -> str:
     """A header line and a line a cell; an absent number is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(Cell.__struct_fields__)
+    nested = {"metrics", "misses"}
+    fields = [name for name in Cell.__struct_fields__ if name not in nested]
+    metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
+    reasons = list(dict.fromkeys(name for cell in cells for name in cell.misses or ()))
+    writer.writerow([*fields, *metrics, *(f"miss_{name}" for name in reasons)])
     for cell in cells:
-        writer.writerow(msgspec.structs.astuple(cell))
+        row = [getattr(cell, name) for name in fields]
+        row += [cell.metrics.get(name) for name in metrics]
+        writer.writerow([*row, *((cell.misses or {}).get(name) for name in reasons)])
     return out.getvalue()
 
 

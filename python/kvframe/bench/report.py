@@ -3,20 +3,30 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import mean
 
 from kvframe.bench.cells import Cell, Plan
-from kvframe.bench.verdict import Rows, judge, sentence, with_gap_closed
+from kvframe.bench.comparison import Comparison
+from kvframe.bench.field import Rows
+from kvframe.bench.policies import BASELINE
+from kvframe.bench.verdict import Verdict
 
 NOTES = (
     "Hit: the tokens of a request's longest cached prefix, counted once, from a cold cache.",
     "Token-weighted: hit tokens / input tokens. Block-weighted: hit blocks / blocks. "
     "Request mean: the mean of each request's own hit / input.",
+    "Compute saved: hit tokens weighted by their position, over prompt tokens likewise. Session "
+    "p50, p90: percentiles of the sessions' (or requests') own hit / input.",
     "After-gap: tokens that were cached behind the first missing block; they serve nobody and are "
     "in no hit rate.",
     "trace mode: every id is a block, a partial tail too, and a whole prompt may hit. engine mode: "
     "the manager itself; full blocks only, the last token is always computed. timed mode: the same "
     "by the clock, beside sequences that still run.",
 )
+
+
+_SHOWN = ("compute_saved_position", "session_hit_rate_p50", "session_hit_rate_p90")
+"""Metrics among the details."""
 
 
 @dataclass
@@ -30,29 +40,44 @@ class Table:
 
 @dataclass
 class Section:
-    """One trace in one mode: a heading, its tables, its verdict."""
+    """One trace in one mode: a heading, its tables, its verdict and what that rests on."""
 
     heading: str
     tables: list[Table]
     verdict: str
+    doubt: str = ""
 
 
-def sections(rows: Rows, *, brief: bool = False) -> list[Section]:
+Group = tuple[str, str, int, float]
+"""See `Plan.group`."""
+
+
+def grouped(rows: Rows) -> dict[Group, dict[Plan, Cell]]:
+    """The rows by what is compared with each other."""
+    groups: dict[Group, dict[Plan, Cell]] = defaultdict(dict)
+    for plan, cell in rows.items():
+        groups[plan.group][plan] = cell
+    return dict(groups)
+
+
+def sections(
+    rows: Rows, verdicts: Mapping[Group, Verdict], *, brief: bool = False
+) -> list[Section]:
     """The report of all finished rows, a section for each trace and mode.
 
     ``brief`` shows the details at the verdict's capacity only, not at each one.
     """
-    groups: dict[tuple[str, str], dict[Plan, Cell]] = defaultdict(dict)
-    for plan, cell in rows.items():
-        groups[plan.group][plan] = cell
-    return [_section(with_gap_closed(group), brief) for group in groups.values()]
+    return [_section(group, verdicts[place], brief) for place, group in grouped(rows).items()]
 
 
-def _section(rows: Rows, brief: bool) -> Section:
+def _section(rows: Rows, verdict: Verdict, brief: bool) -> Section:
     plan, cell = next(iter(rows.items()))
     trace = plan.source.trace
+    load = f", load {plan.source.load:g}" if plan.source.load != 1 else ""
+    seeds = len(verdict.arrival_seeds)
+    drawn = f", {seeds} arrival seeds" if seeds > 1 else ""
     heading = (
-        f"{plan.source.name}: {plan.mode} mode, blocks of {cell.block_size} tokens, "
+        f"{plan.source.name}: {plan.mode} mode{load}{drawn}, blocks of {cell.block_size} tokens, "
         f"{cell.requests:,} requests, {cell.input_tokens:,} input tokens, "
         f"{cell.block_accesses:,} block accesses (parsed in {trace.parse_seconds:.2f} s, "
         f"prepared in {cell.prepare_seconds:.2f} s)"
@@ -62,25 +87,73 @@ def _section(rows: Rows, brief: bool) -> Section:
     online = {plan: cell for plan, cell in rows.items() if not plan.policy.replay_only}
     if any(cell.gap_closed is not None for cell in online.values()):
         title = "Gap closed to optimal, (policy - lru) / (opt - lru)"
-        tables.append(_pivot(title, online, capacities, _percent))
+        tables.append(_pivot(title, online, capacities, _gap))
+    if verdict.comparisons:
+        tables.append(_against_lru(verdict))
     shown: list[int | None] = list(capacities) or [None]
-    at = judge(rows).capacity
-    if brief and at is not None:
-        shown = [at]
-    tables += [_details(rows, capacity) for capacity in shown]
-    return Section(heading, tables, sentence(rows))
+    if brief and verdict.capacity is not None:
+        shown = [verdict.capacity]
+    first = {p: c for p, c in rows.items() if p.source.arrival_seed == verdict.arrival_seeds[0]}
+    tables += [_details(first, capacity) for capacity in shown]
+    tables += [table for table in (_misses(first, shown),) if table.rows]
+    return Section(heading, tables, verdict.sentence, verdict.doubt)
 
 
-def _pivot(title: str, rows: Rows, capacities: list[int], text: Callable[[Cell], str]) -> Table:
+def _pivot(
+    title: str, rows: Rows, capacities: list[int], text: Callable[[list[Cell]], str]
+) -> Table:
     """Policies down, capacities across; the bound, which has no capacity, fills its whole row."""
-    by_policy: dict[str, dict[int | None, Cell]] = defaultdict(dict)
+    by_policy: dict[str, dict[int | None, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     for plan, cell in rows.items():
-        by_policy[plan.label][plan.capacity] = cell
+        by_policy[plan.label][plan.capacity].append(cell)
     columns: list[int | None] = list(capacities) or [None]
     table = Table(title, ["policy", *("any" if size is None else str(size) for size in columns)])
     for label, cells in by_policy.items():
         found = [cells.get(size, cells.get(None)) for size in columns]
-        table.rows.append([label, *("-" if cell is None else text(cell) for cell in found)])
+        table.rows.append([label, *("-" if not some else text(some) for some in found)])
+    return table
+
+
+def _against_lru(verdict: Verdict) -> Table:
+    """What each policy is better or worse by: on the mean, and where that is clearest."""
+    several = len(verdict.sizes) > 1
+    header = ["policy", *(["on the mean"] if several else []), "most at", "blocks"]
+    header += ["least at", "blocks"] if several else []
+    table = Table(
+        f"Points from lru, with intervals for all {len(verdict.comparisons)} comparisons at once "
+        "(* real)",
+        header,
+    )
+    for label in verdict.field:
+        rows = [r for r in verdict.comparisons if (r.policy, r.baseline) == (label, BASELINE)]
+        sized = sorted(
+            (r for r in rows if r.capacity_blocks is not None), key=lambda r: r.difference
+        )
+        if not sized:
+            continue
+        mean = [_points(r) for r in rows if r.capacity_blocks is None]
+        ends = [sized[-1], sized[0]] if several else [sized[0]]
+        cells = [text for row in ends for text in (_points(row), f"{row.capacity_blocks}")]
+        table.rows.append([label, *mean, *cells])
+    return table
+
+
+def _points(row: Comparison) -> str:
+    return f"{row.points.removesuffix(' points')}{'*' if row.real else ' '}"
+
+
+def _misses(rows: Rows, capacities: list[int | None]) -> Table:
+    """Why prompt tokens were computed, in shares of all of them."""
+    table = Table(
+        "Why prompt tokens were computed, in % of all of them",
+        ["policy, blocks", "hit", "cold", "granularity", "capacity", "pinned", "policy"],
+    )
+    for plan, cell in rows.items():
+        if cell.misses is None or plan.capacity not in capacities:
+            continue
+        parts = [cell.hit_tokens, *cell.misses.values()]
+        shares = [f"{100 * part / max(cell.input_tokens, 1):.1f}" for part in parts]
+        table.rows.append([f"{plan.label}, {plan.capacity}", *shares])
     return table
 
 
@@ -94,6 +167,9 @@ def _details(rows: Rows, capacity: int | None) -> Table:
             "block-weighted",
             "request mean",
             "after-gap tokens",
+            "compute saved",
+            "session p50",
+            "p90",
             "evictions",
             "M block accesses/s",
         ],
@@ -106,25 +182,27 @@ def _details(rows: Rows, capacity: int | None) -> Table:
 
 def _detail(cell: Cell) -> list[str]:
     return [
-        _token_rate(cell),
+        _token_rate([cell]),
         _rate(cell.block_hit_rate),
         _rate(cell.mean_request_hit_rate),
         f"{cell.after_gap_hit_tokens:,}",
+        *(_rate(cell.metrics.get(name)) for name in _SHOWN),
         f"{cell.evictions:,}",
         f"{cell.block_accesses / cell.seconds / 1e6:.1f}",
     ]
 
 
-def _token_rate(cell: Cell) -> str:
-    return f"{cell.token_hit_rate:.4f}"
+def _token_rate(cells: list[Cell]) -> str:
+    return f"{mean(cell.token_hit_rate for cell in cells):.4f}"
 
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def _percent(cell: Cell) -> str:
-    return "-" if cell.gap_closed is None else f"{cell.gap_closed:+.1%}"
+def _gap(cells: list[Cell]) -> str:
+    gaps = [cell.gap_closed for cell in cells if cell.gap_closed is not None]
+    return f"{mean(gaps):+.1%}" if gaps else "-"
 
 
 def unfinished(plans: list[Plan], done: Mapping[Plan, Cell]) -> str:

@@ -2,9 +2,11 @@
 
 ::
 
-    DIR/run.json            machine, versions, seed, command, date, traces, the run's cells
-    DIR/cells/<hash>.json   {"identity": ..., "measured": ..., "cell": ...}
-    DIR/results.json        the run's cells in the form of ``--format json``
+    DIR/run.json              machine, versions, seed, command, date, traces, the run's cells
+    DIR/cells/<hash>.json     {"identity": ..., "measured": ..., "cell": ...}
+    DIR/requests/<hash>.npz   that cell's outcomes by request (`kvframe.bench.outcomes`)
+    DIR/traces/<sha256>.npz   the facts of a trace's requests: prompt tokens, sessions, arrivals
+    DIR/results.json          the run's cells in the form of ``--format json``
 
 Files appear whole or not at all, so a kill at any moment leaves a directory that can go on.
 """
@@ -12,15 +14,20 @@ Files appear whole or not at all, so a kill at any moment leaves a directory tha
 import os
 import platform
 import tempfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from kvframe.bench.cells import Cell, Plan, identity_hash
+from kvframe.bench.cells import Cell, Measured, Plan, identity_hash
+from kvframe.bench.outcomes import RequestFacts, RequestOutcomes
 from kvframe.bench.traces import read_stdin
 from kvframe.errors import ConfigError, TraceError
 from kvframe.files import RESULT_BYTES, read_regular, read_stream
+
+SCHEMA = "kvframe-bench-2"
+"""Of results.json, which docs/reference/bench.md describes."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -73,7 +80,8 @@ class ResultStore:
         self._build = build
         self._measured: dict[str, object] = {"date": now(), "machine": machine()}
         try:
-            (folder / "cells").mkdir(parents=True, exist_ok=True)
+            for name in ("cells", "requests", "traces"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--out {folder}: {error.strerror}") from None
         if not os.access(folder / "cells", os.W_OK):
@@ -83,33 +91,101 @@ class ResultStore:
         """The path of a plan's cell, whether or not the file exists."""
         return self.folder / "cells" / f"{identity_hash(plan.identity(self._build))}.json"
 
-    def load(self, plan: Plan) -> Cell | None:
+    def load(self, plan: Plan) -> Measured | None:
         """The kept cell of a plan, or None; a damaged file counts as none and is written anew."""
+        path = self.path(plan)
         try:
-            kept = msgspec.json.decode(read_regular(self.path(plan), RESULT_BYTES), type=_Kept)
-        except (OSError, msgspec.DecodeError, RecursionError):
+            kept = msgspec.json.decode(read_regular(path, RESULT_BYTES), type=_Kept)
+            outcomes = read_outcomes(self.folder, path.stem)
+        except (OSError, ValueError, RecursionError):
             return None
         if kept.identity != plan.identity(self._build):
             return None
         # The same bytes may have been reached by another name since.
         names = {"trace": plan.source.name, "policy": plan.label}
-        return msgspec.structs.replace(kept.cell, **names)
+        return Measured(msgspec.structs.replace(kept.cell, **names), outcomes)
 
-    def save(self, plan: Plan, cell: Cell) -> None:
-        """Keep a finished cell."""
-        kept = _Kept(plan.identity(self._build), self._measured, cell)
-        self._write(self.path(plan), kept)
+    def save(self, plan: Plan, measured: Measured) -> None:
+        """Keep a finished cell, and before it the outcomes of its requests."""
+        path = self.path(plan)
+        facts = self.folder / "traces" / f"{plan.source.sha256}.npz"
+        if not facts.exists():
+            self._put(facts, plan.source.facts.pack())
+        self._put(self.folder / "requests" / f"{path.stem}.npz", measured.outcomes.pack())
+        self._write(path, _Kept(plan.identity(self._build), self._measured, measured.cell))
 
-    def finish(self, record: dict[str, object], cells: list[Cell]) -> None:
-        """Write the record and the cells of this run."""
+    def finish(
+        self, record: dict[str, object], cells: Mapping[Plan, Cell], verdicts: Sequence[object]
+    ) -> None:
+        """Write the record, and the cells and verdicts of this run; each cell says whose outcomes
+        by request are its.
+        """
         self._write(self.folder / "run.json", {**record, **self._measured})
-        self._write(self.folder / "results.json", {"cells": cells})
+        names = [self.path(plan).stem for plan in cells]
+        told = {
+            "schema": SCHEMA,
+            "cells": list(cells.values()),
+            "requests": names,
+            "verdicts": verdicts,
+        }
+        self._write(self.folder / "results.json", told)
 
     def _write(self, path: Path, value: object) -> None:
+        self._put(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+
+    def _put(self, path: Path, data: bytes) -> None:
         try:
-            write_atomic(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+            write_atomic(path, data)
         except OSError as error:
             raise ConfigError(f"--out {path}: {error.strerror}") from None
+
+
+def read_outcomes(folder: Path, name: str) -> RequestOutcomes:
+    """The kept outcomes of a cell.
+
+    Args:
+        folder: The result directory.
+        name: The hash of the cell's identity.
+
+    Raises:
+        OSError: There are none.
+        ValueError: They are damaged.
+    """
+    path = folder / "requests" / f"{name}.npz"
+    return RequestOutcomes.unpack(read_regular(path, RESULT_BYTES))
+
+
+def read_facts(folder: Path, trace: str) -> RequestFacts | None:
+    """The kept facts of a trace's requests, or None: damaged ones count as none."""
+    try:
+        record = msgspec.json.decode(read_regular(folder / "run.json", RESULT_BYTES), type=_Record)
+        path = folder / "traces" / f"{record.traces[trace].sha256}.npz"
+        return RequestFacts.unpack(read_regular(path, RESULT_BYTES))
+    except (OSError, ValueError, KeyError, RecursionError):
+        return None
+
+
+def read_names(where: str) -> list[str] | None:
+    """Whose outcomes by request the cells of a result directory have, in their order; None of other
+    results.
+    """
+    try:
+        path = Path(where) / "results.json"
+        return msgspec.json.decode(read_regular(path, RESULT_BYTES), type=_Names).requests
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+class _Names(msgspec.Struct, frozen=True):
+    requests: list[str]
+
+
+class _Trace(msgspec.Struct, frozen=True):
+    sha256: str
+
+
+class _Record(msgspec.Struct, frozen=True):
+    traces: dict[str, _Trace]
 
 
 class _Kept(msgspec.Struct, frozen=True):

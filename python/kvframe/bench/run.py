@@ -1,20 +1,28 @@
 """Run the cells: one after the other, because their timings are part of the result."""
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from kvframe import _core
 from kvframe.bench.admissions import KEEP_ALL
-from kvframe.bench.cells import Cell, Plan
+from kvframe.bench.cells import Cell, Measured, Plan
 from kvframe.bench.matchers import OWN
+from kvframe.bench.metrics import BUILTIN, Metric
+from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.progress import Progress
 from kvframe.bench.results import ResultStore
 
 Report = Callable[[int, int, Plan], None]
 """Called before a cell starts: finished cells, all cells, the cell."""
+
+Executor = Callable[
+    [Sequence[Plan], Callable[[Plan], None], Callable[[Plan, Measured], None]], None
+]
+"""Runs plans: calls the one before each starts, the other as each is finished."""
 
 
 class _Replay(msgspec.Struct, frozen=True):
@@ -40,17 +48,18 @@ class _Replay(msgspec.Struct, frozen=True):
 
 @dataclass
 class Outcome:
-    """The finished cells by plan, how many of them came from the result directory, and whether
-    Ctrl-C ended the run before the rest.
+    """The finished cells by plan and the outcomes of their requests, how many of them came from the
+    result directory, and whether Ctrl-C ended the run before the rest.
     """
 
     cells: dict[Plan, Cell] = field(default_factory=dict)
+    requests: dict[Plan, RequestOutcomes] = field(default_factory=dict)
     reused: int = 0
     interrupted: bool = False
 
 
-def measure(plan: Plan) -> Cell:
-    """Replay one cell.
+def measure(plan: Plan) -> Measured:
+    """Replay one cell; its metrics are not made yet.
 
     Raises:
         KVFrameError: the policy misbehaved or the core refused the cell.
@@ -65,12 +74,13 @@ def measure(plan: Plan) -> Cell:
         plan.capacity,
         plan.mode,
         options,
+        per_request=True,
         admission=admission,
         admission_options=gate_options,
         matcher=matcher,
     )
     got = msgspec.convert(raw, _Replay)
-    return Cell(
+    cell = Cell(
         trace=plan.source.name,
         policy=plan.label,
         mode=plan.mode,
@@ -95,46 +105,74 @@ def measure(plan: Plan) -> Cell:
         rejected=got.rejected,
         mean_ttft_seconds=got.mean_ttft_seconds if plan.mode == "timed" else None,
         p95_ttft_seconds=got.p95_ttft_seconds if plan.mode == "timed" else None,
+        load=plan.source.load,
+        arrival_seed=plan.source.arrival_seed,
+    )
+    return Measured(cell, _requests(raw))
+
+
+def _requests(raw: dict[str, Any]) -> RequestOutcomes:
+    return RequestOutcomes(
+        raw["request_hit_tokens"],
+        raw["request_after_gap_tokens"],
+        raw.get("request_ttft_seconds", np.zeros(0)),
     )
 
 
-def run(plans: Sequence[Plan], store: ResultStore | None, report: Report, jobs: int = 1) -> Outcome:
+def run(
+    plans: Sequence[Plan],
+    store: ResultStore | None,
+    report: Report,
+    execute: Executor | None = None,
+    metrics: Sequence[Metric] = BUILTIN,
+) -> Outcome:
     """Run every plan that the store does not hold yet; store each cell as soon as it is finished.
 
-    Ctrl-C ends the run and keeps what is finished. With ``jobs`` > 1 replays share the machine
-    (the core lets go of the interpreter), so their ``seconds`` are not comparable.
+    Ctrl-C ends the run and keeps what is finished. Without ``execute`` one cell runs after the
+    other; where several run at a time their ``seconds`` are not comparable.
 
     Raises:
         KVFrameError: a cell failed; the cells before it are in the store.
     """
     outcome = Outcome()
     todo = []
+
+    def keep(plan: Plan, measured: Measured) -> None:
+        measured = measured.with_metrics(plan, metrics)
+        outcome.cells[plan], outcome.requests[plan] = measured
+
     for plan in plans:
-        cell = store.load(plan) if store is not None else None
-        if cell is None:
+        measured = store.load(plan) if store is not None else None
+        if measured is None:
             todo.append(plan)
         else:
-            outcome.cells[plan] = cell
+            keep(plan, measured)
     outcome.reused = len(outcome.cells)
 
-    def finish(plan: Plan, cell: Cell) -> None:
-        outcome.cells[plan] = cell
+    def finish(plan: Plan, measured: Measured) -> None:
+        keep(plan, measured)
         if store is not None:
-            store.save(plan, cell)
+            store.save(plan, measured)
 
     def started(plan: Plan) -> None:
         report(len(outcome.cells), len(plans), plan)
 
     try:
-        if jobs == 1:
-            for plan in todo:
-                started(plan)
-                finish(plan, measure(plan))
-        else:
-            _run_threads(todo, jobs, started, finish)
+        (execute or one_by_one)(todo, started, finish)
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome
+
+
+def one_by_one(
+    todo: Sequence[Plan],
+    started: Callable[[Plan], None],
+    finish: Callable[[Plan, Measured], None],
+) -> None:
+    """The `Executor` whose timings are worth comparing."""
+    for plan in todo:
+        started(plan)
+        finish(plan, measure(plan))
 
 
 def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
@@ -152,32 +190,6 @@ def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.cells
-
-
-def _run_threads(
-    todo: Iterable[Plan],
-    jobs: int,
-    started: Callable[[Plan], None],
-    finish: Callable[[Plan, Cell], None],
-) -> None:
-    waiting: dict[Future[Cell], Plan] = {}
-
-    def collect(done: Iterable[Future[Cell]]) -> None:
-        for future in done:
-            finish(waiting.pop(future), future.result())
-
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for plan in todo:
-                if len(waiting) == jobs:
-                    collect(wait(waiting, return_when=FIRST_COMPLETED).done)
-                started(plan)
-                waiting[pool.submit(measure, plan)] = plan
-            collect(wait(waiting).done)
-        except KeyboardInterrupt:
-            # A replay in a thread cannot be interrupted, but it ends soon: keep its cell as well.
-            collect(wait(waiting).done)
-            raise
 
 
 def _ratio(part: int, whole: int) -> float:

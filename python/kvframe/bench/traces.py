@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kvframe import _core
+from kvframe.bench.outcomes import RequestFacts
 from kvframe.errors import TraceError
 from kvframe.traces.forms.objects import Whole
 from kvframe.traces.remarks import UNIT, remarks
@@ -20,7 +22,9 @@ class Source:
 
     ``time_unit`` is what its times were taken to be in: ms, s, us, ns, or ticks of a log. ``doubt``
     says why they may be something else; empty where nothing speaks for it. ``remarks`` says what
-    else its figures depend on, and ``form`` what it was recognised as.
+    else its figures depend on, and ``form`` what it was recognised as. ``load`` divides the times,
+    and ``arrival_seed`` drew the arrivals anew where it is not 0 (`kvframe.bench.arrivals`);
+    ``block_factor`` blocks that were read make one.
     """
 
     name: str
@@ -30,6 +34,15 @@ class Source:
     doubt: str = ""
     form: str = "mooncake"
     remarks: tuple[str, ...] = ()
+    load: float = 1.0
+    arrival_seed: int = 0
+    block_factor: int = 1
+
+    @cached_property
+    def facts(self) -> RequestFacts:
+        """What it says of each request."""
+        columns = self.trace.columns()
+        return RequestFacts(columns["input_tokens"], columns["session"], columns["timestamp_ms"])
 
 
 def load(name: str, block_size: int | None = None, time_unit: str | None = None) -> Source:

@@ -1,24 +1,21 @@
-"""The sentence: which of the policies tried would have served a trace best, over all sizes tried.
+"""The sentence: is any of the policies tried better than lru on a trace, by how much, and where?
 
-The policies are those that an engine can run. The best one hits most tokens on the mean of the
-sizes, so it loses to no other on that mean; of several such, lru is the best. Where there is
-nothing to choose from, there is no verdict.
+The policies are those that an engine can run. One is said to be better only where the interval of
+its difference, which holds for all policies and sizes tried (`kvframe.bench.bootstrap`), excludes
+zero. The one that is named first hits most tokens on the mean of the sizes; of several such, lru.
+Where there is nothing to choose from, there is no verdict.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from kvframe.bench.cells import Cell, Plan
+from kvframe.bench.comparison import Comparison, Comparisons, compare
+from kvframe.bench.field import Field, Outcomes, Rows
 from kvframe.bench.policies import BASELINE, OPTIMUM
-
-Rows = Mapping[Plan, Cell]
 
 NAMED = 12
 """Policies that the sentence names one by one; of more it says how many."""
@@ -26,13 +23,11 @@ NAMED = 12
 
 def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
     """The same rows, each with its ``gap_closed`` where opt hits more than lru at its capacity."""
-    tokens = {
-        (plan.group, plan.capacity, plan.label): cell.hit_tokens for plan, cell in rows.items()
-    }
+    tokens = {(_place(plan), plan.label): cell.hit_tokens for plan, cell in rows.items()}
     filled = {}
     for plan, cell in rows.items():
-        low = tokens.get((plan.group, plan.capacity, BASELINE))
-        high = tokens.get((plan.group, plan.capacity, OPTIMUM))
+        low = tokens.get((_place(plan), BASELINE))
+        high = tokens.get((_place(plan), OPTIMUM))
         gap = None
         if low is not None and high is not None and high > low:
             gap = (cell.hit_tokens - low) / (high - low)
@@ -40,198 +35,262 @@ def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
     return filled
 
 
-class Verdict(NamedTuple):
-    """The verdict on one trace and mode.
+def _place(plan: Plan) -> tuple[object, ...]:
+    return plan.group, plan.source.arrival_seed, plan.capacity
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on one trace in one mode.
 
     Attributes:
-        best: Label of the policy that is said to have served it best; None without a verdict.
+        trace: Its name.
+        mode: The mode.
+        block_size: Tokens a block.
+        load: What its times were divided by.
+        arrival_seeds: Those that ran.
+        field: The policies that were compared.
+        sizes: Blocks.
+        warm_up: The share of requests, at the start, that warm the cache up and do not count.
+        best: What hits most on the mean of the sizes, lru where it is among several such; None
+            without a verdict.
+        better: Whether it is better than lru beyond doubt, on the mean or at a size.
+        not_told_apart: Other policies that the data do not tell apart from the best on the mean.
         capacity: The size that says most, in blocks; None where there is no such.
-        said: The rest of the sentence.
+        said: The sentence, without the trace.
+        doubt: What its intervals are of.
+        comparisons: All that were made.
     """
 
+    trace: str
+    mode: str
+    block_size: int
+    load: float
+    arrival_seeds: Sequence[int]
+    field: Sequence[str]
+    sizes: Sequence[int]
+    warm_up: float
     best: str | None
+    better: bool
+    not_told_apart: Sequence[str]
+    capacity: int | None
+    said: str
+    doubt: str
+    comparisons: Sequence[Comparison]
+
+    @property
+    def sentence(self) -> str:
+        """The answer for one trace and mode, in one line."""
+        load = f", load {self.load:g}" if self.load != 1 else ""
+        return f"{self.trace}, {self.mode} mode{load}: {self.said}."
+
+
+def judge(rows: Rows, outcomes: Outcomes, warm_up: float = 0.0) -> Verdict:
+    """Compare what ran of one trace in one mode."""
+    field = Field.of(rows, outcomes, warm_up)
+    why, at = _no_verdict(field)
+    if why:
+        made, words = None, _Words(None, False, (), at, f"no verdict, since {why}")
+    else:
+        made = compare(field)
+        words = _judge(field, made)
+    plan = next(iter(rows))
+    return Verdict(
+        trace=plan.source.name,
+        mode=plan.mode,
+        block_size=plan.source.trace.block_size,
+        load=plan.source.load,
+        arrival_seeds=field.seeds,
+        field=list(field.online),
+        sizes=field.sizes,
+        warm_up=warm_up,
+        best=words.best,
+        better=words.better,
+        not_told_apart=words.equals,
+        capacity=words.capacity,
+        said=words.said,
+        doubt=doubt_of(field, made) if made is not None else "",
+        comparisons=made.rows if made is not None else [],
+    )
+
+
+def doubt_of(field: Field, made: Comparisons) -> str:
+    """What the intervals are of, in one sentence or two."""
+    unit = "sessions" if made.of_sessions else "requests (the trace names no sessions)"
+    seeds = f" and {len(field.seeds)} arrival seeds" if len(field.seeds) > 1 else ""
+    warm = "no warm-up, from a cold cache"
+    if field.first:
+        warm = f"the first {field.first:,} requests warm the cache up and do not count"
+    return (
+        f"{made.level:.0%} intervals by {made.draws:,} paired resamplings of {made.resampled:,} "
+        f"{unit}{seeds}, corrected for all {len(made.rows)} comparisons (max-statistic); {warm}"
+    )
+
+
+def _no_verdict(field: Field) -> tuple[str, int | None]:
+    """Why there is nothing to choose from, empty if there is; and the size that says most."""
+    if not field.compared:
+        return "lru and opt did not both run at every size", None
+    ahead = field.unfinished_ahead()
+    if ahead:
+        return f"{_and(ahead)} did not run at every size, and led where both ran", None
+    at = field.widest
+    if not field.hits_anything:
+        return "no policy hits anything, opt neither", at
+    if len(field.online) == 1:
+        return f"lru alone was tried; {_left_to_win(field, at)}", at
+    if len(field.finished) == 1:
+        alone = f"lru alone ran at every size{_unfinished(field)}"
+        return f"{alone}; {_left_to_win(field, at)}", at
+    return "", at
+
+
+class _Words(msgspec.Struct, frozen=True):
+    best: str | None
+    better: bool
+    equals: Sequence[str]
     capacity: int | None
     said: str
 
 
-def sentence(rows: Rows) -> str:
-    """The answer for one trace and mode, in one line."""
-    plan = next(iter(rows))
-    return f"{plan.source.name}, {plan.mode} mode: {judge(rows).said}."
-
-
-def judge(rows: Rows) -> Verdict:
-    """Which policy hits most tokens on the mean of all sizes that were tried."""
-    field = _Field.of(rows)
-    if not field.compared:
-        return _none("lru and opt did not both run at every size")
-    ahead = field.unfinished_ahead()
-    if ahead:
-        return _none(f"{_and(ahead)} did not run at every size, and led where both ran")
-    at = field.widest
-    if not any(cell.hit_tokens for cell in rows.values()):
-        return _none("no policy hits anything, opt neither", at)
-    if len(field.online) == 1:
-        return _none(f"lru alone was tried; {field.left_to_win(at)}", at)
+def _judge(field: Field, made: Comparisons) -> _Words:
     tops = field.tops(field.sizes)
-    if BASELINE in tops:
-        return Verdict(BASELINE, at, field.for_lru(tops, at))
-    at = field.clearest(tops[0])
-    return Verdict(tops[0], at, field.for_another(tops, at))
-
-
-def _none(why: str, at: int | None = None) -> Verdict:
-    return Verdict(None, at, f"no verdict, since {why}")
-
-
-@dataclass(frozen=True)
-class _Field:
-    """What ran of one trace in one mode.
-
-    Attributes:
-        sizes: Blocks, in the order they were tried.
-        online: Cells of each policy that an engine can run, by label and size.
-        opt: Cells of the optimum by size.
-    """
-
-    sizes: Sequence[int]
-    online: Mapping[str, Mapping[int, Cell]]
-    opt: Mapping[int, Cell]
-
-    @classmethod
-    def of(cls, rows: Rows) -> _Field:
-        sizes = list(dict.fromkeys(p.capacity for p in rows if p.capacity is not None))
-        online: dict[str, dict[int, Cell]] = defaultdict(dict)
-        opt: dict[int, Cell] = {}
-        for plan, cell in rows.items():
-            if plan.capacity is None:
-                continue
-            if plan.label == OPTIMUM:
-                opt[plan.capacity] = cell
-            elif not plan.policy.replay_only:
-                online[plan.label][plan.capacity] = cell
-        return cls(sizes, dict(online), opt)
-
-    @cached_property
-    def finished(self) -> list[str]:
-        """Policies that ran at every size."""
-        return [label for label, cells in self.online.items() if len(cells) == len(self.sizes)]
-
-    @property
-    def compared(self) -> bool:
-        """Whether both references, the optimum and lru, ran at every size."""
-        every = 0 < len(self.sizes) == len(self.opt)
-        return every and BASELINE in self.finished
-
-    def tokens(self, label: str, sizes: Iterable[int]) -> int:
-        """Tokens hit, summed over sizes: at each of them there are as many to hit."""
-        cells = self.opt if label == OPTIMUM else self.online[label]
-        return sum(cells[size].hit_tokens for size in sizes)
-
-    def tops(self, sizes: Sequence[int]) -> list[str]:
-        """Those that hit most over some sizes, lru first."""
-        hits = {label: self.tokens(label, sizes) for label in self.finished}
-        found = [label for label, tokens in hits.items() if tokens == max(hits.values())]
-        return sorted(found, key=lambda label: label != BASELINE)
-
-    def unfinished_ahead(self) -> list[str]:
-        """Policies that ran at some sizes only, and hit more there than those that ran at all."""
-        found = []
-        for label, cells in self.online.items():
-            best = self.tops(self.sizes)[0]
-            if label not in self.finished and self.tokens(label, cells) > self.tokens(best, cells):
-                found.append(label)
-        return found
-
-    # --- sizes ------------------------------------------------------------------------------------
-
-    def gap(self, size: int) -> int:
-        """Tokens that opt hits and lru does not; by the clock it may hit fewer."""
-        return self.opt[size].hit_tokens - self.online[BASELINE][size].hit_tokens
-
-    @property
-    def widest(self) -> int:
-        """Where opt gains most over lru."""
-        return max(self.sizes, key=self.gap)
-
-    def clearest(self, label: str) -> int:
-        """Where a policy gains most over lru, and of several such where opt does."""
-        lru = self.online[BASELINE]
-        gains = {s: cell.hit_tokens - lru[s].hit_tokens for s, cell in self.online[label].items()}
-        return max(self.sizes, key=lambda size: (gains[size], self.gap(size)))
-
-    # --- words ------------------------------------------------------------------------------------
-
-    def share(self, label: str, sizes: Sequence[int]) -> str:
-        """The mean over some sizes of the input tokens hit."""
-        whole = next(iter(self.opt.values())).input_tokens * len(sizes)
-        return f"{self.tokens(label, sizes) / whole:.2%}" if whole else f"{0:.2%}"
-
-    @property
-    def on_mean(self) -> str:
-        return "" if len(self.sizes) == 1 else f" on the mean of {len(self.sizes)} sizes"
-
-    @property
-    def names(self) -> str:
-        """The policies that were tried, in words."""
-        labels = list(self.online)
-        return _and(labels) if len(labels) <= NAMED else f"the {len(labels)} policies tried"
-
-    def leads(self, best: Sequence[str]) -> str:
-        """Sizes at which a policy other than the best hits most, by policy."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for size in self.sizes:
-            tops = self.tops([size])
-            if not set(tops) & set(best):
-                found[tops[0]].append(size)
-        return "".join(
-            f"; {label} leads at {_and(map(str, sorted(at)))}" for label, at in found.items()
+    best, mean = tops[0], None if len(field.sizes) > 1 else field.sizes[0]
+    others = [label for label in field.finished if label != best]
+    against = {label: made.of(best, label, mean) for label in others}
+    equals = [label for label, row in against.items() if row is None or not row.real]
+    if best == BASELINE:
+        return _lru_leads(field, made, equals, mean)
+    rows = [row for row in made.rows if (row.policy, row.baseline) == (best, BASELINE)]
+    sized = [row for row in rows if row.capacity_blocks is not None]
+    whole = next(row for row in rows if row.capacity_blocks == mean)
+    clear = [row for row in sized if row.better]
+    if not whole.better and not clear:
+        return _nothing_differs(field, made, whole, equals)
+    top = max(clear or sized, key=lambda row: (row.difference, field.gap(row.capacity_blocks or 0)))
+    size = top.capacity_blocks or 0
+    where = f"{top.points} at {_blocks(size)}{_closed(field, best, size)}"
+    if len(field.sizes) == 1:
+        said = f"{best} is better than lru by {where}"
+    elif whole.better:
+        said = f"{best} is better than lru by {whole.points}{_on_mean(field)}"
+        said += f", most clearly by {where}" if clear else ", though at no single size"
+    else:
+        said = (
+            f"{best} is better than lru by {where}; on the mean of {len(field.sizes)} sizes the "
+            f"two are not told apart, {whole.points}"
         )
+    rest = [label for label in equals if label != BASELINE]
+    said += _told(tops, rest) + _unfinished(field) + f"; tried were {_names(field)}"
+    return _Words(best, True, equals, size, said)
 
-    @property
-    def unfinished(self) -> str:
-        """Policies that are left out because they did not run at every size."""
-        others = [label for label in self.online if label not in self.finished]
-        return f"; {_and(others)} did not run at every size" if others else ""
 
-    def left_to_win(self, at: int) -> str:
-        """How far the optimum is ahead of lru."""
-        lru, opt = self.share(BASELINE, [at]), self.share(OPTIMUM, [at])
-        if self.gap(at) <= 0:
-            return (
-                f"opt hits no more than lru, which hits {lru} of the input tokens at {_blocks(at)}"
-            )
-        return (
-            f"most is left to win at {_blocks(at)}, where lru hits {lru} of the input tokens and "
-            f"opt {opt}"
+def _lru_leads(field: Field, made: Comparisons, equals: Sequence[str], mean: int | None) -> _Words:
+    at = field.widest
+    others = [label for label in field.finished if label != BASELINE]
+    second = max(others, key=lambda label: field.tokens(label, field.sizes))
+    row = made.of(BASELINE, second, mean)
+    assert row is not None
+    if row.better:
+        said = (
+            f"lru wins of {_names(field)}: it is better than {second}, the next, by "
+            f"{row.points}{_on_mean(field)}"
         )
+    else:
+        said = f"lru would do of {_names(field)}: none hits more{_on_mean(field)}"
+        said += _told(field.tops(field.sizes), equals)
+    said += _better_at(field, made)
+    return _Words(
+        BASELINE, False, equals, at, f"{said}{_unfinished(field)}; {_left_to_win(field, at)}"
+    )
 
-    def for_lru(self, tops: Sequence[str], at: int) -> str:
-        return (
-            f"{_crown(tops)} of {self.names}: none hits more{self.on_mean}"
-            f"{self.leads(tops)}{self.unfinished}; {self.left_to_win(at)}"
+
+def _nothing_differs(
+    field: Field, made: Comparisons, whole: Comparison, equals: Sequence[str]
+) -> _Words:
+    at = field.widest
+    worse = [label for label in field.finished if label not in equals and label != whole.policy]
+    said = (
+        f"lru would do of {_names(field)}: no policy is better beyond doubt; {whole.policy} leads "
+        f"by {whole.points}{_on_mean(field)}"
+    )
+    if not worse:
+        said = (
+            f"nothing differs between {_names(field)}: {whole.policy} leads lru by "
+            f"{whole.points}{_on_mean(field)}, which may be chance"
         )
-
-    def for_another(self, tops: Sequence[str], at: int) -> str:
-        best, mean, where = tops[0], "", f"at {_blocks(at)} it hits"
-        if len(self.sizes) > 1:
-            mean = f"it hits {self._against(best, self.sizes)}{self.on_mean}, "
-            where = f"most clearly at {_blocks(at)}, where it hits"
-        gain = self.tokens(best, [at]) - self.tokens(BASELINE, [at])
-        closed = f" ({gain / self.gap(at):.1%} of the gap closed)" if self.gap(at) > 0 else ""
-        return (
-            f"{_crown(tops)} of {self.names}: {mean}{where} {self._against(best, [at])}{closed}"
-            f"{self.leads(tops)}{self.unfinished}"
-        )
-
-    def _against(self, best: str, sizes: Sequence[int]) -> str:
-        hit, lru, opt = (self.share(label, sizes) for label in (best, BASELINE, OPTIMUM))
-        return f"{hit} of the input tokens against {lru} for lru and {opt} for opt"
+    said += _better_at(field, made)
+    return _Words(
+        whole.policy, False, equals, at, f"{said}{_unfinished(field)}; {_left_to_win(field, at)}"
+    )
 
 
-def _crown(tops: Sequence[str]) -> str:
-    equals = f" (equal: {', '.join(tops[1:])})" if tops[1:] else ""
-    return f"{tops[0]}{equals} would have served it best"
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _better_at(field: Field, made: Comparisons) -> str:
+    """Sizes at which another policy is better than lru beyond doubt: the clearest of each."""
+    if len(field.sizes) == 1:
+        return ""
+    clearest: dict[str, Comparison] = {}
+    for row in made.rows:
+        if row.baseline == BASELINE and row.capacity_blocks is not None and row.better:
+            known = clearest.get(row.policy)
+            if known is None or row.difference > known.difference:
+                clearest[row.policy] = row
+    return "".join(
+        f"; {label} is better at {_blocks(row.capacity_blocks or 0)}, by {row.points}"
+        for label, row in list(clearest.items())[:NAMED]
+    )
+
+
+def _told(tops: Sequence[str], equals: Sequence[str]) -> str:
+    """Others that the data do not tell apart from the best, and those that hit as much."""
+    same = [label for label in equals if label in tops]
+    near = [label for label in equals if label not in tops]
+    told = f"; {_and(same)} {_verb(same, 'hits', 'hit')} as much" if same else ""
+    if near:
+        names = _and(near) if len(near) <= NAMED else f"{len(near)} others"
+        told += f"; {names} {_verb(near, 'is', 'are')} not told apart from it"
+    return told
+
+
+def _verb(words: Sequence[str], one: str, several: str) -> str:
+    return one if len(words) == 1 else several
+
+
+def _on_mean(field: Field) -> str:
+    if len(field.sizes) == 1:
+        return f" at {_blocks(field.sizes[0])}"
+    return f" on the mean of {len(field.sizes)} sizes"
+
+
+def _names(field: Field) -> str:
+    """The policies that were tried, in words."""
+    labels = list(field.online)
+    return _and(labels) if len(labels) <= NAMED else f"{len(labels)} policies"
+
+
+def _unfinished(field: Field) -> str:
+    """Policies that are left out because they did not run at every size."""
+    others = [label for label in field.online if label not in field.finished]
+    return f"; {_and(others)} did not run at every size" if others else ""
+
+
+def _closed(field: Field, label: str, size: int) -> str:
+    gap = field.gap(size)
+    gain = field.tokens(label, [size]) - field.tokens(BASELINE, [size])
+    return f" ({gain / gap:.1%} of the gap to opt closed)" if gap > 0 else ""
+
+
+def _left_to_win(field: Field, at: int) -> str:
+    """How far the optimum is ahead of lru."""
+    lru, opt = (f"{field.rate(label, [at]):.2%}" for label in (BASELINE, OPTIMUM))
+    if field.gap(at) <= 0:
+        return f"opt hits no more than lru, which hits {lru} of the input tokens at {_blocks(at)}"
+    return (
+        f"most is left to win at {_blocks(at)}, where lru hits {lru} of the input tokens and "
+        f"opt {opt}"
+    )
 
 
 def _and(words: Iterable[str]) -> str:
@@ -240,4 +299,4 @@ def _and(words: Iterable[str]) -> str:
 
 
 def _blocks(size: int) -> str:
-    return f"{size} block{'' if size == 1 else 's'}"
+    return f"{size:,} block{'' if size == 1 else 's'}"

@@ -13,12 +13,19 @@ from kvframe.bench.check import CAPACITIES, TRACES
 from kvframe.bench.check import check as run_check
 from kvframe.bench.check import json as json_of
 from kvframe.bench.check import text as text_of
+from kvframe.bench.executors import EXECUTORS
 from kvframe.bench.job import Job, Request
 from kvframe.bench.locate import KINDS
+from kvframe.bench.metrics import BUILTIN
 from kvframe.bench.report import unfinished
+from kvframe.bench.shards import parse as parse_shard
+from kvframe.bench.sweep import read as read_sweep
 from kvframe.cli import INTERRUPTED, NearestGroup
+from kvframe.cli.compare import compare
+from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
 from kvframe.cli.reuse import reuse
+from kvframe.cli.tune import tune
 from kvframe.registry.descriptors import Kind
 
 BELOW_THRESHOLD = 1
@@ -46,14 +53,15 @@ def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
 
     Without a command it replays the shipped conversation trace under some policies and the
-    optimum, and the last line says which policy would have served it best. `run --policy all`
-    tries every policy.
+    optimum, and says on one screen which policy would have served it best, and how sure that is.
+    `run --policy all` tries every policy.
     """
     if context.invoked_subcommand is None:
-        context.exit(_execute(Request(brief=True)))
+        context.exit(_execute(Request(first_screen=True)))
 
 
 @bench.command(short_help="Replay traces under policies, at capacities, in modes.")
+@click.argument("sweep", required=False, metavar="[SWEEP.toml]", type=click.Path(path_type=Path))
 @_several(
     "--trace",
     "traces",
@@ -88,9 +96,10 @@ def bench(context: click.Context) -> None:
 @_several(
     "--capacity",
     "capacities",
-    "BLOCKS|SIZE",
+    "BLOCKS|RANGE|SHARE|SIZE",
     Request.capacities,
-    "Blocks of the trace, or a size such as '40 GiB' together with --model-shape.",
+    "Blocks of the trace; a range of them, 1000:64000:x2 or 1000:4000:+1000; a share of its "
+    "distinct blocks, 5%; or a size such as '40 GiB' together with --model-shape.",
 )
 @_several(
     "--mode",
@@ -107,7 +116,54 @@ def bench(context: click.Context) -> None:
     Request.formats,
     "table and md always show lru, opt and infinite as well; json and csv only what you ask for.",
 )
+@_several(
+    "--metric",
+    "metrics",
+    "NAME|FILE.py:NAME",
+    (),
+    "One of your own, beside the built-in ones in json and csv. "
+    + " ".join(f"{one.name}: {one.definition}." for one in BUILTIN),
+)
 @reading
+@click.option(
+    "--load",
+    "loads",
+    type=float,
+    multiple=True,
+    default=(1.0,),
+    metavar="FACTOR",
+    help="timed mode: requests a second, as a factor of the trace's.  [default: 1]",
+)
+@click.option(
+    "--arrival-seed",
+    "arrival_seeds",
+    type=click.IntRange(0),
+    multiple=True,
+    default=(0,),
+    metavar="N",
+    help="timed mode: gaps between arrivals drawn anew, around the trace's own; 0 keeps these. "
+    "Several are replicates, which intervals include.  [default: 0]",
+)
+@click.option(
+    "--block-factor",
+    "block_factors",
+    type=click.IntRange(1, 65536),
+    multiple=True,
+    default=(1,),
+    metavar="N",
+    help="Blocks of the trace that make one.  [default: 1]",
+)
+@click.option(
+    "--warm-up",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Requests at the start that verdicts and intervals do not count, as a share of all.",
+)
+@click.option(
+    "--details", is_flag=True, help="Tables with the details at every capacity, not at one."
+)
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
@@ -134,6 +190,20 @@ def bench(context: click.Context) -> None:
     help="Replays side by side. Only one at a time gives timings worth comparing.",
 )
 @click.option(
+    "--shard",
+    metavar="I/N",
+    help="Run the I-th of N parts of the cells only, and keep them in DIR; a run without this then "
+    "takes them all from there.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    default="threads",
+    show_default=True,
+    help="ray: --jobs workers on the cluster of RAY_ADDRESS, or of this machine.",
+)
+@click.option("--dry-run", is_flag=True, help="Say how many cells would run, and about how long.")
+@click.option(
     "--seed",
     type=int,
     default=0,
@@ -143,12 +213,24 @@ def bench(context: click.Context) -> None:
 )
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context
-def run(context: click.Context, /, **asked: Any) -> None:
+def run(
+    context: click.Context, /, sweep: Path | None, shard: str | None, dry_run: bool, **asked: Any
+) -> None:
     """Replay traces x policies x admissions x prefix matchers x capacities x modes.
 
-    To give an option several values, repeat it or use commas: `--policy lru,opt`.
+    To give an option several values, repeat it or use commas: `--policy lru,opt`. SWEEP.toml has
+    the same options as keys; what the command line says goes before what it says.
     """
-    context.exit(_execute(Request(**asked)))
+    if sweep is not None:
+        default = click.core.ParameterSource.DEFAULT
+        for name, value in read_sweep(sweep).items():
+            if context.get_parameter_source(name) == default:
+                asked[name] = value
+    if shard is not None:
+        if asked["out"] is None:
+            raise click.UsageError("--shard: needs --out, where the parts meet", context)
+        asked["shard"] = parse_shard(shard)
+    context.exit(_execute(Request(**asked), dry_run=dry_run))
 
 
 @bench.command(short_help="Draw hit rate against capacity.")
@@ -219,9 +301,12 @@ def check(
 
 
 bench.add_command(reuse)
+bench.add_command(compare)
+bench.add_command(curve)
+bench.add_command(tune)
 
 
-def _execute(request: Request) -> int:
+def _execute(request: Request, *, dry_run: bool = False) -> int:
     """Run and print; the exit code."""
     warning = debug_warning()
     if warning is not None:
@@ -230,8 +315,15 @@ def _execute(request: Request) -> int:
         job = Job(request)
         for doubt in () if request.quiet else job.doubts:
             _say(f"warning: {doubt}")
+        if dry_run:
+            _say(str(job.estimate()))
+            return 0
         outcome = job.run(sys.argv)
-    click.echo("\n".join(job.outputs(outcome)), nl=False)
+    if request.shard is None:
+        click.echo("\n".join(job.outputs(outcome)), nl=False)
+    elif not request.quiet:
+        part, parts = request.shard
+        _say(f"shard {part} of {parts}: {len(outcome.cells)} of {len(job.plans)} cells are kept")
     if outcome.reused and not request.quiet:
         _say(f"{outcome.reused} of {len(job.plans)} cells taken from {request.out}")
     if outcome.interrupted:

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use kvframe_core::manager::Due;
 use kvframe_core::policy::Consult;
 use kvframe_core::{Manager as Core, Request, SeqId};
-use kvframe_trace::replay::{Host, Outcome, PreparedTrace};
+use kvframe_trace::Mode;
+use kvframe_trace::replay::{Host, Outcome, PreparedTrace, RequestOutcome};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -26,6 +28,7 @@ struct Link {
     matcher: Option<Py<PyAny>>,
     error: Option<PyErr>,
     asked: Instant,
+    served: Vec<RequestOutcome>,
 }
 
 fn check_signals(py: Python<'_>) -> PyResult<()> {
@@ -40,6 +43,10 @@ impl Host for Link {
         self.asked = Instant::now();
         self.error = Python::attach(check_signals).err();
         self.error.is_some()
+    }
+
+    fn served(&mut self, outcome: RequestOutcome) {
+        self.served.push(outcome);
     }
 
     fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
@@ -90,9 +97,11 @@ impl Host for Link {
 /// "timed") by the clock, beside those that still run.
 ///
 /// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
-/// holds everything. Returns what was counted, a dict.
+/// holds everything. Returns what was counted, a dict. With `per_request` it has arrays as well, an entry a request:
+/// `request_hit_tokens` and `request_after_gap_tokens` (uint32), and in timed mode `request_ttft_seconds` (float64,
+/// NaN for a request larger than the cache).
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, log=false, admission=None, admission_options=None, matcher=None))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, log=false, per_request=false, admission=None, admission_options=None, matcher=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -101,6 +110,7 @@ pub fn replay<'py>(
     mode: &str,
     options: Option<&Bound<'py, PyDict>>,
     log: bool,
+    per_request: bool,
     admission: Option<&Bound<'py, PyAny>>,
     admission_options: Option<&Bound<'py, PyDict>>,
     matcher: Option<Bound<'py, PyAny>>,
@@ -119,6 +129,7 @@ pub fn replay<'py>(
         matcher: matcher.map(Bound::unbind),
         error: None,
         asked: Instant::now(),
+        served: Vec::with_capacity(trace.inner.requests.len()),
     };
     let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;
@@ -154,10 +165,27 @@ pub fn replay<'py>(
     dict.set_item("admission_dropped", gate.dropped)?;
     dict.set_item("admission_failures", link.admission.failures())?;
     dict.set_item("policy_failures", link.outside.failures())?;
+    if per_request {
+        add_requests(&dict, mode, &link.served)?;
+    }
     if log {
         dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
     }
     Ok(dict)
+}
+
+/// The arrays of `replay`'s `per_request`.
+fn add_requests(dict: &Bound<'_, PyDict>, mode: Mode, served: &[RequestOutcome]) -> PyResult<()> {
+    let py = dict.py();
+    let hits = served.iter().map(|r| r.hit_tokens);
+    dict.set_item("request_hit_tokens", PyArray1::from_iter(py, hits))?;
+    let after = served.iter().map(|r| r.after_gap_tokens);
+    dict.set_item("request_after_gap_tokens", PyArray1::from_iter(py, after))?;
+    if mode == Mode::Timed {
+        let waits = served.iter().map(|r| r.wait);
+        dict.set_item("request_ttft_seconds", PyArray1::from_iter(py, waits))?;
+    }
+    Ok(())
 }
 
 fn outcome_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {

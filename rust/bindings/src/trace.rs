@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use kvframe_trace::{Form, Mode, ReplayPlan, TimeUnit, Trace as Inner, TraceDefaults, WrittenForm};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -146,6 +146,30 @@ impl Trace {
     /// `output_tokens` (uint32), and `session` (int64, -1 for none).
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         columns_of(py, &self.inner)
+    }
+
+    /// The requests at these indices, which ascend.
+    fn subset(&self, py: Python<'_>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
+        let have = self.inner.requests.len();
+        let array = indices.as_array();
+        let found: Option<Vec<usize>> =
+            array.iter().map(|&i| usize::try_from(i).ok().filter(|&i| i < have)).collect();
+        match found.filter(|found| found.is_sorted()) {
+            Some(found) => Ok(Self::new(py.detach(|| self.inner.subset(&found)))),
+            None => Err(usage(py, format!("indices must ascend and be below {have}"))),
+        }
+    }
+
+    /// The same requests at other times (int64 milliseconds), one each; they ascend.
+    fn retimed(&self, py: Python<'_>, timestamp_ms: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
+        let times: Vec<i64> = timestamp_ms.as_array().iter().copied().collect();
+        let made = py.detach(|| self.inner.retimed(&times));
+        made.map(Self::new).map_err(|why| usage(py, why))
+    }
+
+    /// The same requests in blocks of `factor` times as many tokens.
+    fn coarsened(&self, py: Python<'_>, factor: u32) -> PyResult<Self> {
+        py.detach(|| self.inner.coarsened(factor)).map(Self::new).map_err(|why| usage(py, why))
     }
 
     /// Names of the classes that rows have as `type`, in order of first appearance.

@@ -15,6 +15,7 @@
 mod build;
 mod bytes;
 mod compact;
+mod derive;
 mod error;
 mod explain;
 mod forest;

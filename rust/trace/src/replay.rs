@@ -44,6 +44,18 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+/// What a replay counted of one request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RequestOutcome {
+    /// Prompt tokens found in the longest cached prefix.
+    pub hit_tokens: u32,
+    /// Tokens resident beyond the first missing block.
+    pub after_gap_tokens: u32,
+    /// Seconds from arrival to the first token, in timed mode; NaN elsewhere, and where the request
+    /// was larger than the cache.
+    pub wait: f64,
+}
+
 /// A trace made ready for one mode: who uses what next, and keys for its nodes.
 #[derive(Debug)]
 pub struct PreparedTrace<'a> {
@@ -59,6 +71,9 @@ pub trait Host {
     fn stop(&mut self) -> bool {
         false
     }
+
+    /// The next request of the trace, in its order, was served or rejected.
+    fn served(&mut self, _outcome: RequestOutcome) {}
 
     /// Makes `n` victims known to the manager (see [`Manager::candidates`]). False stops the replay.
     fn judge(&mut self, _manager: &mut Manager, _n: u32) -> bool {
@@ -270,9 +285,10 @@ impl<'a> PreparedTrace<'a> {
         let input = u64::from(request.input_tokens);
         let hit = u64::from(allocation.cached_tokens).min(input);
         let allowed = if self.mode == Mode::Trace { slots } else { (len.max(1) - 1) / size * size };
-        if allocation.cached_tokens < allowed {
-            outcome.after_gap_hit_tokens += u64::from(done.duplicates * size);
-        }
+        let behind = allocation.cached_tokens < allowed;
+        let after_gap_tokens = if behind { done.duplicates * size } else { 0 };
+        outcome.after_gap_hit_tokens += u64::from(after_gap_tokens);
+        host.served(RequestOutcome { hit_tokens: hit as u32, after_gap_tokens, wait: f64::NAN });
         outcome.block_accesses += u64::from(blocks);
         outcome.block_hits += u64::from(allocation.cached_tokens / size);
         outcome.request_hit_rates += if input > 0 { hit as f64 / input as f64 } else { 0.0 };

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use kvframe_core::policy::Consult;
 use kvframe_core::{Allocation, Error, Key, Manager, Request, SeqId};
 
-use super::{Host, Outcome, PATIENCE, PreparedTrace, node_key};
+use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome, node_key};
 
 /// Prompt tokens that the server computes in a second.
 const PREFILL: f64 = 50_000.0;
@@ -132,6 +132,7 @@ impl PreparedTrace<'_> {
             };
             let Some(Allocation { seq, cached_tokens, .. }) = allocation else {
                 outcome.rejected += 1;
+                host.served(RequestOutcome { hit_tokens: 0, after_gap_tokens: 0, wait: f64::NAN });
                 continue;
             };
             if !host.admit(manager, seq, request.input_tokens) {
@@ -140,7 +141,9 @@ impl PreparedTrace<'_> {
             manager.commit(seq, request.input_tokens)?;
             host.admitted(manager);
             free = now + f64::from(request.input_tokens - cached_tokens) / PREFILL;
-            waits.push(free - arrival);
+            let wait = free - arrival;
+            waits.push(wait);
+            host.served(RequestOutcome { hit_tokens: cached_tokens, after_gap_tokens: 0, wait });
             let end = free + f64::from(request.output_tokens) * DECODE;
             running.push(Reverse(RunningSequence { end, request: i, seq }));
             self.count(i, cached_tokens, &mut outcome);

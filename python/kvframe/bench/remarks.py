@@ -1,0 +1,110 @@
+"""What a table alone would hide: policies that did the same, and facts that the trace lacked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from kvframe import _core
+from kvframe.bench.cells import Cell, Plan
+from kvframe.bench.field import Outcomes, Rows
+from kvframe.bench.report import grouped
+
+LACKS = {
+    "ttl": "durations that requests ask for; it has those of its options alone",
+    "priority": "priorities",
+    "session": "sessions",
+    "workload": "classes of requests",
+    "next-use": "next uses",
+}
+"""Built-in policies that go by what a request says, and what a trace has none of."""
+
+_EVICT = 5
+"""The kind of an eviction in the event log."""
+
+
+def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
+    """Sentences on a run; policies are named once for all traces and sizes."""
+    same: dict[tuple[str, str], int] = {}
+    differ: set[tuple[str, str]] = set()
+    for group in grouped(rows).values():
+        for pair, equal in _pairs(group, outcomes).items():
+            if equal:
+                same[pair] = same.get(pair, 0) + equal
+            else:
+                differ.add(pair)
+    told = [
+        f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
+        for (one, other), count in same.items()
+        if (one, other) not in differ
+    ]
+    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
+    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+
+
+def _cells(count: int) -> str:
+    return "at one size" if count == 1 else f"at all {count} sizes"
+
+
+def _tried(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(plan.policy.name for plan in rows))
+
+
+def _lacks(name: str, rows: Rows) -> bool:
+    if name != "session":
+        return True
+    return all((plan.source.facts.session < 0).all() for plan in rows)
+
+
+def _pairs(rows: Mapping[Plan, Cell], outcomes: Outcomes) -> dict[tuple[str, str], int]:
+    """Each pair of policies, and at how many sizes they evicted the same: 0 if at one they did not.
+
+    Sizes at which nothing is evicted do not count. What hits differently has evicted differently;
+    of the others the logs are compared.
+    """
+    by_place: dict[tuple[int | None, int], list[Plan]] = {}
+    for plan in rows:
+        if not plan.policy.replay_only:
+            by_place.setdefault((plan.capacity, plan.source.arrival_seed), []).append(plan)
+    found: dict[tuple[str, str], int] = {}
+    apart: set[tuple[str, str]] = set()
+    for plans in by_place.values():
+        for one, other in combinations(plans, 2):
+            pair = one.label, other.label
+            if pair in apart or not (rows[one].evictions or rows[other].evictions):
+                continue
+            if _alike(one, other, rows, outcomes):
+                found[pair] = found.get(pair, 0) + 1
+            else:
+                apart.add(pair)
+    return found | dict.fromkeys(apart, 0)
+
+
+def _alike(one: Plan, other: Plan, rows: Rows, outcomes: Outcomes) -> bool:
+    if rows[one].evictions != rows[other].evictions:
+        return False
+    if not np.array_equal(outcomes[one].hit_tokens, outcomes[other].hit_tokens):
+        return False
+    return bool(np.array_equal(_evicted(one), _evicted(other)))
+
+
+def _evicted(plan: Plan) -> np.ndarray:
+    """The blocks that a replay evicts, in order."""
+    size, gate, matcher = plan.source.trace.block_size, plan.admission, plan.matcher
+    policy, options = plan.policy.engine_policy(size)
+    admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
+    events = _core.replay(
+        plan.source.trace,
+        policy,
+        plan.capacity,
+        plan.mode,
+        options,
+        log=True,
+        admission=admission,
+        admission_options=gate_options,
+        matcher=matcher.engine_policy(size) if matcher is not None else None,
+    )["events"]
+    blocks: np.ndarray = events["block"][events["kind"] == _EVICT]
+    return blocks

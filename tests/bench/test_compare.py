@@ -1,0 +1,86 @@
+"""Two results side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvframe.bench.difference import Limit, differences, sentence
+from kvframe.errors import ConfigError
+
+from .conftest import Command
+from .made import ran, write
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A and B: the same cells, of which slru differs by an option; and a copy of A."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "made.jsonl", 300)
+    (tmp_path / "policy.py").write_text(POLICY.format(order="last_use"))
+    asked = {"traces": "made.jsonl", "capacities": "60,120", "policies": "lru,policy.py:Mine"}
+    ran(**asked, out=tmp_path / "a")
+    ran(**asked, out=tmp_path / "c")
+    (tmp_path / "policy.py").write_text(POLICY.format(order="-last_use"))
+    import sys
+
+    sys.modules.pop("policy")
+    ran(**asked, out=tmp_path / "b")
+    sys.modules.pop("policy")
+    return tmp_path
+
+
+POLICY = '''
+from kvframe.policies import BatchedEviction
+
+
+class Mine(BatchedEviction):
+    """By last use."""
+
+    columns = ("last_use",)
+
+    def score(self, candidates, out):
+        last_use = candidates["last_use"].astype(float)
+        out[:] = {order}
+'''
+
+
+def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -> None:
+    rows = differences("a", "b")
+    by_policy = {row.policy: row for row in rows if row.capacity_blocks == 120}
+    lru, mine = by_policy["lru"], by_policy["policy.py:Mine"]
+    assert (lru.change, lru.real) == (0, False)
+    assert mine.change < 0
+    assert mine.real is True
+    assert mine.low is not None
+    assert mine.high is not None
+    assert mine.low < mine.change < mine.high < 0
+    assert "B differs from A in 2 of " in sentence(rows)
+    assert "worse by" in sentence(rows)
+    assert sentence(differences("a", "c")).startswith("nothing changed in ")
+    done = bench("compare", "a", "b", "--fail-if", "token_hit < -0.1pp")
+    assert done.returncode == 1
+    assert "--fail-if token_hit < -0.1pp: made.jsonl engine policy.py:Mine" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("B differs from A")
+    done = bench("compare", "a", "c", "--fail-if", "token_hit_rate < -0.1pp", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["failed"] == []
+
+
+def test_plain_json_has_no_intervals(results: Path) -> None:
+    rows = differences("a/results.json", "b/results.json", ["token_hit_rate", "evictions"])
+    assert all(row.real is None for row in rows)
+    assert {row.metric for row in rows} == {"token_hit_rate", "evictions"}
+    assert "without intervals" in sentence(rows)
+    # Still a gate, of the figures alone.
+    assert any(Limit.parse("token_hit_rate < -0.1pp").crossed(row) for row in rows)
+    with pytest.raises(ConfigError, match="did you mean evictions"):
+        differences("a", "b", ["eviction"])
+
+
+@pytest.mark.parametrize("text", ["token_hit_rate", "a < b", "x = 3", "x < 3 points"])
+def test_a_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--fail-if"):
+        Limit.parse(text)

@@ -1,0 +1,69 @@
+"""Options that fit one part of a trace only are said to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvframe import _core
+from kvframe.bench.traces import Source
+from kvframe.bench.tune import Tuned, combinations, tune
+from kvframe.errors import ConfigError
+
+from .conftest import Command
+from .made import text
+
+
+def test_every_combination() -> None:
+    assert combinations("a", {"x": ["1", "2"], "y": ["3"]}) == ["a:x=1,y=3", "a:x=2,y=3"]
+    assert combinations("a:z=0", {"x": ["1"]}) == ["a:z=0,x=1"]
+    with pytest.raises(ConfigError, match="1001 combinations"):
+        combinations("a", {"x": list(map(str, range(1001)))})
+
+
+def scanned(runs: int, hot: range, at: int = 0) -> list[dict[str, object]]:
+    """Prompts that come twice, and again after prompts that never do."""
+    rows: list[dict[str, object]] = []
+    for run in range(runs):
+        for ids in (
+            *[[1_000 + hot[run % len(hot)]]] * 2,
+            [100_000 + at + run],
+            [200_000 + at + run],
+        ):
+            rows.append({"timestamp": at + run, "input_length": 17, "output_length": 1,
+                         "hash_ids": ids, "block_size": 16})  # fmt: skip
+    return rows
+
+
+def tuned(rows: list[dict[str, object]]) -> Tuned:
+    made = Source("made", "", _core.Trace.parse(text(rows), "made", None))
+    return tune(made, "slru:protected_uses=4294967295", {"protected_uses": ["2"]}, [12], "engine")
+
+
+def test_what_pays_throughout_holds() -> None:
+    """Scans would push all out, unless two uses protect."""
+    found = tuned(scanned(1_000, range(6)))
+    assert found.best.endswith("protected_uses=2")
+    assert not found.overfits
+    assert found.held[0].better
+    assert "that holds" in found.sentence
+
+
+def test_what_only_fits_the_first_part_does_not() -> None:
+    """Later nothing comes again."""
+    once = scanned(1_000, range(10, 2_000), at=1_000)
+    found = tuned([*scanned(1_000, range(6)), *once])
+    assert found.gain > 0.1
+    assert found.overfits
+    assert "that does not hold: keep the defaults" in found.sentence
+
+
+def test_the_command_tells_it(bench: Command) -> None:
+    done = bench("tune", "slru", "--option", "protected_uses=2,3", "--capacity", "4000", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {setting["policy"] for setting in told["settings"]} == {
+        "slru", "slru:protected_uses=2", "slru:protected_uses=3", "lru",
+    }  # fmt: skip
+    assert bench("tune", "slru", "--option", "protected_uses").returncode == 2
