@@ -55,7 +55,15 @@ def parse_all(texts: Iterable[str], shape: str | None) -> list[Capacity]:
     Raises:
         ConfigError: not a number, out of range, bytes without a shape, or a bad shape.
     """
-    model = parse_shape(shape) if shape is not None else None
+    return parse_each(texts, parse_shape(shape) if shape is not None else None)
+
+
+def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity]:
+    """The same with a model that is known already.
+
+    Raises:
+        ConfigError: As `parse_all`.
+    """
     return [_parse(text, model) for text in split_list(texts, "--capacity")]
 
 

@@ -19,6 +19,7 @@ from kvframe.bench.report import unfinished
 from kvframe.cli import INTERRUPTED, NearestGroup
 from kvframe.cli.reading import reading
 from kvframe.cli.reuse import reuse
+from kvframe.cli.serve import serve
 from kvframe.registry.descriptors import Kind
 
 BELOW_THRESHOLD = 1
@@ -219,6 +220,7 @@ def check(
 
 
 bench.add_command(reuse)
+bench.add_command(serve)
 
 
 def _execute(request: Request) -> int:

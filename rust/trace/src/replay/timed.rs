@@ -8,7 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use kvframe_core::policy::Consult;
-use kvframe_core::{Allocation, Error, Key, Manager, Request, SeqId};
+use kvframe_core::{Allocation, Error, Manager, Request, SeqId};
 
 use super::{Host, Outcome, PATIENCE, PreparedTrace, node_key};
 
@@ -64,11 +64,6 @@ impl Ord for RunningSequence {
     fn cmp(&self, other: &Self) -> Ordering {
         self.end.total_cmp(&other.end).then(self.request.cmp(&other.request))
     }
-}
-
-/// A key for a block of request `i` that no other block has.
-fn own_key(i: usize, at: usize) -> Key {
-    Key(!node_key(i as u32).0 ^ at as u128)
 }
 
 type Ends = BinaryHeap<Reverse<RunningSequence>>;
@@ -142,9 +137,6 @@ impl PreparedTrace<'_> {
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
             let allocation = loop {
-                if len.div_ceil(self.trace.block_size) > capacity {
-                    break None; // before keys are made for all of it
-                }
                 self.ask_for_all(manager, i, len, &mut asked)?;
                 if !host.find(manager, &asked) {
                     return Ok(None);
@@ -199,11 +191,11 @@ impl PreparedTrace<'_> {
         Ok(Some(outcome))
     }
 
-    /// Request `i`, with room for `len` tokens: those of its answer have keys of their own and are
-    /// never committed.
+    /// Request `i`, with room for `len` tokens: the blocks of its answer have no keys, so that they are
+    /// never findable.
     fn ask_for_all(
         &self,
-        manager: &mut Manager,
+        manager: &Manager,
         i: usize,
         len: u32,
         asked: &mut Request,
@@ -213,17 +205,16 @@ impl PreparedTrace<'_> {
         asked.num_tokens = len;
         asked.next_use.clear();
         asked.next_use.extend_from_slice(self.next_use(manager, i));
-        let keys = &mut asked.keys;
-        keys.clear();
-        keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
-        keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
+        asked.keys.clear();
+        asked.keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
         // A request computes at least one token of its prompt: if every block is cached, it
-        // computes the last one again, under a key of its own.
+        // computes the last one again, for itself.
         if blocks > 0
             && request.input_tokens.is_multiple_of(self.trace.block_size)
             && manager.lookup_request(&*asked)?.tokens >= request.input_tokens
         {
-            asked.keys[blocks - 1] = own_key(i, blocks - 1);
+            asked.keys.truncate(blocks - 1);
+            asked.next_use.truncate(blocks - 1);
         }
         Ok(())
     }
