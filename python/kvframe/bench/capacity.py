@@ -65,7 +65,15 @@ def parse_all(texts: Iterable[str], shape: str | None) -> list[Capacity]:
     Raises:
         ConfigError: not a number, out of range, bytes without a shape, or a bad shape.
     """
-    model = parse_shape(shape) if shape is not None else None
+    return parse_each(texts, parse_shape(shape) if shape is not None else None)
+
+
+def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity]:
+    """The same with a model that is known already.
+
+    Raises:
+        ConfigError: As `parse_all`.
+    """
     items = split_list(texts, "--capacity")
     return [one for text in items for one in _several(text, model)]
 

@@ -25,6 +25,7 @@ from kvframe.cli.compare import compare
 from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
 from kvframe.cli.reuse import reuse
+from kvframe.cli.serve import serve
 from kvframe.cli.tune import tune
 from kvframe.registry.descriptors import Kind
 
@@ -304,6 +305,7 @@ bench.add_command(reuse)
 bench.add_command(compare)
 bench.add_command(curve)
 bench.add_command(tune)
+bench.add_command(serve)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:

@@ -20,6 +20,8 @@
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`trace`], [`profile`], [`replay`] | `Trace`, what it could reuse, and `replay` |
+//! | [`serve`], [`step_time`] | `serve`, a simulated server, and how long its steps take |
+//! | [`driven`] | the core that a trace drives, in both of these |
 //! | [`streams`] | Python's file objects as streams |
 //! | [`options`] | unknown options are refused |
 //! | [`calls`] | Python code called so that a thread in it outlasts the interpreter |
@@ -41,6 +43,7 @@ mod blocks;
 mod buffers;
 mod calls;
 mod copies;
+mod driven;
 mod errors;
 mod fields;
 mod fork;
@@ -66,9 +69,11 @@ mod request;
 mod retention;
 mod room;
 mod router;
+mod serve;
 mod sharing;
 mod slots;
 mod step;
+mod step_time;
 mod streams;
 mod tables;
 mod tier;
@@ -102,7 +107,11 @@ mod _core {
     #[pymodule_export]
     use super::router::RouterIndex;
     #[pymodule_export]
+    use super::serve::serve;
+    #[pymodule_export]
     use super::slots::Slots;
+    #[pymodule_export]
+    use super::step_time::StepProfile;
     #[pymodule_export]
     use super::tier::TierPolicy;
     #[pymodule_export]

@@ -1,97 +1,17 @@
-//! `replay`: a trace through the manager, and its link to policies in Python.
+//! `replay`: a trace through the manager.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use kvframe_core::manager::Due;
-use kvframe_core::policy::Consult;
-use kvframe_core::{Manager as Core, Request, SeqId};
+use kvframe_core::Options;
 use kvframe_trace::Mode;
-use kvframe_trace::replay::{Host, Outcome, PreparedTrace, RequestOutcome};
+use kvframe_trace::replay::{Outcome, PreparedTrace, RequestOutcome};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::args::Capacity;
-use crate::policy::admission::{Admission, Question, UNSET, make_admission};
-use crate::policy::eviction::{Policy, make_policy};
-use crate::policy::host::Outside;
-use crate::policy::native;
-use crate::policy::prefix::answer_for;
+use crate::driven::{Asked, Driver};
 use crate::trace::{Trace, mode_of};
-
-/// A replay's link to Python: interrupts, and a policy's verdicts.
-struct Link {
-    outside: Outside,
-    admission: Admission,
-    question: Option<Question>,
-    matcher: Option<Py<PyAny>>,
-    error: Option<PyErr>,
-    asked: Instant,
-    served: Vec<RequestOutcome>,
-}
-
-fn check_signals(py: Python<'_>) -> PyResult<()> {
-    py.check_signals()
-}
-
-impl Host for Link {
-    fn stop(&mut self) -> bool {
-        if self.asked.elapsed() < Duration::from_millis(20) {
-            return false;
-        }
-        self.asked = Instant::now();
-        self.error = Python::attach(check_signals).err();
-        self.error.is_some()
-    }
-
-    fn served(&mut self, outcome: RequestOutcome) {
-        self.served.push(outcome);
-    }
-
-    fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
-        let policy = match &self.outside {
-            Outside::Nothing => return false,
-            Outside::Native(_) => return manager.decide(n),
-            Outside::Python(policy) => policy,
-        };
-        let mut decision = policy.decision(n as usize);
-        manager.consult(policy.window(), &mut decision);
-        match Python::attach(|py| policy.ask(py, &decision)) {
-            Ok(choice) => manager.decided(decision.n, choice.as_ref()),
-            Err(error) => self.error = Some(error),
-        }
-        policy.done_with(decision);
-        self.error.is_none()
-    }
-
-    fn find(&mut self, manager: &mut Core, request: &Request) -> bool {
-        let Some(matcher) = &self.matcher else { return true };
-        match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
-            Ok(answer) => manager.answer(&request.keys, answer),
-            Err(error) => self.error = Some(error),
-        }
-        self.error.is_none()
-    }
-
-    fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
-        let Some(policy) = &self.admission.python else { return true };
-        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
-        let Some(question) = Question::gather(manager, &[due]) else { return true };
-        match Python::attach(|py| policy.ask(py, &question, UNSET)) {
-            Ok(verdicts) => question.answer(manager, &verdicts),
-            Err(error) => self.error = Some(error),
-        }
-        self.question = Some(question);
-        self.error.is_none()
-    }
-
-    fn admitted(&mut self, manager: &mut Core) {
-        if let Some(question) = self.question.take() {
-            question.close(manager);
-        }
-    }
-}
 
 /// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
 /// "timed") by the clock, beside those that still run.
@@ -116,60 +36,25 @@ pub fn replay<'py>(
     matcher: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
-    let Policy { eviction, outside, name } = make_policy(py, policy, options)?;
-    let (gate, admission) = make_admission(py, admission, admission_options)?;
-    let mirrored = match &matcher {
-        Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
-        None => None,
-    };
-    let mut link = Link {
-        outside,
-        admission,
-        question: None,
-        matcher: matcher.map(Bound::unbind),
-        error: None,
-        asked: Instant::now(),
-        served: Vec::with_capacity(trace.inner.requests.len()),
-    };
-    let capacity = if name == "infinite" { None } else { capacity.map(|c| c.0) };
+    let asked = Asked { policy, options, admission, admission_options, matcher };
+    let driver = Driver::new(py, asked)?;
+    let capacity = if driver.is_infinite { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;
-    let replayed = py.detach(|| {
-        let prepared = PreparedTrace::new(&trace.inner, mode, &plan);
-        let mut options = prepared.options(capacity)?;
-        options.event_log = log;
-        let mut manager = Core::new(options, eviction)?.with_admission(gate);
-        if let Some(mirrored) = mirrored {
-            manager = manager.with_matcher(mirrored);
-        }
-        let outcome = prepared.drive(&mut manager, &mut link)?;
-        Ok((outcome, manager))
-    });
-    let (outcome, mut manager) =
-        replayed.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
-    if let Some(error) = link.error {
-        return Err(error);
-    }
-    if let Some(native) = link.outside.native().filter(|native| native.failures() > 0) {
-        if native.is_strict() {
-            return Err(native.refusal(py));
-        }
-        native.report(py);
-    }
-    let Some(outcome) = outcome else {
-        return Err(crate::errors::raise(py, "PolicyError", "the replay was stopped".into()));
-    };
-    let dict = outcome_dict(py, &outcome)?;
+    let prepared = PreparedTrace::new(&trace.inner, mode, &plan);
+    let options = prepared.options(capacity).map(|options| Options { event_log: log, ..options });
+    let mut done = driver.run(py, options, |manager, link| prepared.drive(manager, link))?;
+    let dict = outcome_dict(py, &done.got)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
-    let gate = manager.admission_counts();
+    let gate = done.manager.admission_counts();
     dict.set_item("admission_kept", gate.kept)?;
     dict.set_item("admission_dropped", gate.dropped)?;
-    dict.set_item("admission_failures", link.admission.failures())?;
-    dict.set_item("policy_failures", link.outside.failures())?;
+    dict.set_item("admission_failures", done.admission_failures)?;
+    dict.set_item("policy_failures", done.policy_failures)?;
     if per_request {
-        add_requests(&dict, mode, &link.served)?;
+        add_requests(&dict, mode, &done.served)?;
     }
     if log {
-        dict.set_item("events", crate::views::events_dict(py, &manager.take_events())?)?;
+        dict.set_item("events", crate::views::events_dict(py, &done.manager.take_events())?)?;
     }
     Ok(dict)
 }

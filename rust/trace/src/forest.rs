@@ -76,6 +76,17 @@ impl Trace {
         &self.nodes[request.start..request.start + request.blocks as usize]
     }
 
+    /// When request `index` arrives, in seconds, if the time since the first arrival is divided by
+    /// `load`.
+    ///
+    /// # Panics
+    /// If `index` is not below `requests.len()`.
+    pub fn arrival(&self, index: usize, load: f64) -> f64 {
+        let (first, at) = (self.requests[0].timestamp_ms, self.requests[index].timestamp_ms);
+        // In whole milliseconds as long as it can be: a load of 1 changes no bit.
+        (first as f64 + (at - first) as f64 / load) / 1_000.0
+    }
+
     /// Tokens of all prompts.
     pub fn input_tokens(&self) -> u64 {
         self.requests.iter().map(|r| u64::from(r.input_tokens)).sum()

@@ -2,6 +2,8 @@
 
 mod timed;
 
+pub use timed::{FixedRates, ServedTimes, nearest_rank};
+
 use std::time::Instant;
 
 use kvframe_core::policy::{Consult, Eviction};
@@ -174,7 +176,10 @@ impl<'a> PreparedTrace<'a> {
     ) -> Result<Option<Outcome>, Error> {
         let start = Instant::now();
         let mut outcome = match self.mode {
-            Mode::Timed => self.drive_timed(manager, host)?,
+            Mode::Timed => {
+                let as_told = (FixedRates::default(), 1.0);
+                self.drive_at(manager, host, as_told, &mut Vec::new())?
+            }
             Mode::Trace | Mode::Engine => self.drive_one_by_one(manager, host)?,
         };
         if let Some(outcome) = &mut outcome {

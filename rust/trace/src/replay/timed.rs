@@ -8,14 +8,41 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use kvframe_core::policy::Consult;
-use kvframe_core::{Allocation, Error, Key, Manager, Request, SeqId};
+use kvframe_core::{Allocation, Error, Manager, Request, SeqId};
 
 use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome, node_key};
 
-/// Prompt tokens that the server computes in a second.
-const PREFILL: f64 = 50_000.0;
-/// Seconds that a running sequence takes for a token.
-const DECODE: f64 = 0.020;
+/// How fast the server is: two rates, whatever else runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FixedRates {
+    /// Prompt tokens computed in a second, one prompt after the other.
+    pub prefill: f64,
+    /// Seconds that a running sequence takes for a token.
+    pub decode: f64,
+}
+
+impl Default for FixedRates {
+    fn default() -> Self {
+        Self { prefill: 50_000.0, decode: 0.020 }
+    }
+}
+
+/// When a request was served. Times are seconds of the trace's clock.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ServedTimes {
+    /// The request's index in the trace.
+    pub request: usize,
+    /// It arrived.
+    pub arrival: f64,
+    /// It got its blocks.
+    pub start: f64,
+    /// Its prompt was computed.
+    pub first_token: f64,
+    /// Its last token was generated.
+    pub end: f64,
+    /// Prompt tokens found in the longest cached prefix.
+    pub cached_tokens: u32,
+}
 
 /// A running sequence, ordered by when it ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,11 +64,6 @@ impl Ord for RunningSequence {
     fn cmp(&self, other: &Self) -> Ordering {
         self.end.total_cmp(&other.end).then(self.request.cmp(&other.request))
     }
-}
-
-/// A key for a block of request `i` that no other block has.
-fn own_key(i: usize, at: usize) -> Key {
-    Key(!node_key(i as u32).0 ^ at as u128)
 }
 
 type Ends = BinaryHeap<Reverse<RunningSequence>>;
@@ -72,17 +94,24 @@ fn with_victims<T>(
 
 /// The percentile by nearest rank: the smallest of the `sorted` values that at least `percent` (1
 /// to 100) per cent of them do not exceed. 0 if there are no values.
-fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
+pub fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 impl PreparedTrace<'_> {
-    /// As [`PreparedTrace::drive`], by the clock. `None` if the host stopped it.
-    pub(super) fn drive_timed(
+    /// As [`PreparedTrace::drive`], by the clock, at other rates and with every arrival divided by
+    /// `load`: 0.5 halves the requests a second. `served` gets the times of each request that was
+    /// served. `None` if the host stopped it.
+    ///
+    /// # Errors
+    /// What the manager says.
+    pub fn drive_at(
         &self,
         manager: &mut Manager,
         host: &mut dyn Host,
+        (rates, load): (FixedRates, f64),
+        served: &mut Vec<ServedTimes>,
     ) -> Result<Option<Outcome>, Error> {
         let mut outcome = Outcome::default();
         let half = self.trace.requests.len() / 2;
@@ -92,12 +121,12 @@ impl PreparedTrace<'_> {
         // If no request ever waits and no block is evicted, room for answers changes nothing, and
         // it could exceed memory.
         let ample = capacity >= self.ceiling();
-        let mut waits = Vec::with_capacity(self.trace.requests.len());
+        served.reserve(self.trace.requests.len());
         for (i, request) in self.trace.requests.iter().enumerate() {
             if i % PATIENCE == 0 && host.stop() {
                 return Ok(None);
             }
-            let arrival = request.timestamp_ms as f64 / 1_000.0;
+            let arrival = self.trace.arrival(i, load);
             let mut now = arrival.max(free);
             end_until(manager, &mut running, now)?;
             manager.set_time((now * 1_000.0).max(0.0) as u64);
@@ -108,9 +137,6 @@ impl PreparedTrace<'_> {
             let answer = if ample { 0 } else { request.output_tokens };
             let len = request.input_tokens.saturating_add(answer);
             let allocation = loop {
-                if len.div_ceil(self.trace.block_size) > capacity {
-                    break None; // before keys are made for all of it
-                }
                 self.ask_for_all(manager, i, len, &mut asked)?;
                 if !host.find(manager, &asked) {
                     return Ok(None);
@@ -140,11 +166,19 @@ impl PreparedTrace<'_> {
             }
             manager.commit(seq, request.input_tokens)?;
             host.admitted(manager);
-            free = now + f64::from(request.input_tokens - cached_tokens) / PREFILL;
-            let wait = free - arrival;
-            waits.push(wait);
+            free = now + f64::from(request.input_tokens - cached_tokens) / rates.prefill;
+            let end = free + f64::from(request.output_tokens) * rates.decode;
+            let (start, first_token) = (now, free);
+            let wait = first_token - arrival;
             host.served(RequestOutcome { hit_tokens: cached_tokens, after_gap_tokens: 0, wait });
-            let end = free + f64::from(request.output_tokens) * DECODE;
+            served.push(ServedTimes {
+                request: i,
+                arrival,
+                start,
+                first_token,
+                end,
+                cached_tokens,
+            });
             running.push(Reverse(RunningSequence { end, request: i, seq }));
             self.count(i, cached_tokens, &mut outcome);
             if i >= half {
@@ -153,17 +187,18 @@ impl PreparedTrace<'_> {
         }
         outcome.input_tokens_last_half =
             self.trace.requests[half..].iter().map(|r| u64::from(r.input_tokens)).sum();
+        let mut waits: Vec<f64> = served.iter().map(|s| s.first_token - s.arrival).collect();
         waits.sort_unstable_by(f64::total_cmp);
         outcome.mean_wait = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
         outcome.late_wait = nearest_rank(&waits, 95);
         Ok(Some(outcome))
     }
 
-    /// Request `i`, with room for `len` tokens: those of its answer have keys of their own and are
-    /// never committed.
+    /// Request `i`, with room for `len` tokens: the blocks of its answer have no keys, so that they are
+    /// never findable.
     fn ask_for_all(
         &self,
-        manager: &mut Manager,
+        manager: &Manager,
         i: usize,
         len: u32,
         asked: &mut Request,
@@ -173,17 +208,16 @@ impl PreparedTrace<'_> {
         asked.num_tokens = len;
         asked.next_use.clear();
         asked.next_use.extend_from_slice(self.next_use(manager, i));
-        let keys = &mut asked.keys;
-        keys.clear();
-        keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
-        keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
+        asked.keys.clear();
+        asked.keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
         // A request computes at least one token of its prompt: if every block is cached, it
-        // computes the last one again, under a key of its own.
+        // computes the last one again, for itself.
         if blocks > 0
             && request.input_tokens.is_multiple_of(self.trace.block_size)
             && manager.lookup_request(&*asked)?.tokens >= request.input_tokens
         {
-            asked.keys[blocks - 1] = own_key(i, blocks - 1);
+            asked.keys.truncate(blocks - 1);
+            asked.next_use.truncate(blocks - 1);
         }
         Ok(())
     }

@@ -1,0 +1,15 @@
+"""A trace through a simulated server: what users would feel, at which load, under which policy.
+
+| room | purpose |
+| --- | --- |
+| `cards` | what a card has, by its data sheet |
+| `shape` | the served model: its weights and its KV; how much of it a card holds |
+| `profiles` | how long a step takes: fixed rates, roofline terms, or a measured table |
+| `sla` | what users were promised |
+| `cells` | one server on one trace: its options, its numbers |
+| `summary` | from a simulation's columns to numbers |
+| `job` | what was asked, checked whole, then run |
+| `requests` | one row a request, in a file |
+| `verdict` | which policy serves best, and whether that outlasts an error in the times |
+| `report` | the tables |
+"""

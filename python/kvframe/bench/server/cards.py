@@ -1,0 +1,75 @@
+"""Accelerators by their data sheets, and what-if ones: ``h200``, ``h200:memory=282GB``."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from kvframe.bench.options import keyed
+from kvframe.config.sizes import UNITS, parse_bytes
+from kvframe.errors import ConfigError
+from kvframe.spelling import did_you_mean
+
+
+class Card(NamedTuple):
+    """An accelerator.
+
+    Attributes:
+        name: As it was asked for.
+        memory: Bytes.
+        bandwidth: Bytes a second, of its memory.
+        flops: Dense 16-bit floating-point operations a second.
+    """
+
+    name: str
+    memory: float
+    bandwidth: float
+    flops: float
+
+
+_SHEETS = {
+    "a100": (80e9, 2.039e12, 312e12),
+    "h100": (80e9, 3.35e12, 989e12),
+    "h200": (141e9, 4.8e12, 989e12),
+    "b200": (180e9, 7.7e12, 2250e12),
+    "l40s": (48e9, 0.864e12, 362e12),
+}
+CARDS = {name: Card(name, *sheet) for name, sheet in _SHEETS.items()}
+"""SXM parts with their larger memory, PCIe for the l40s."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+def parse_card(text: str) -> Card:
+    """A card's name; after a colon, what differs from its data sheet.
+
+    Raises:
+        ConfigError: An unknown card or key, or a value that is no positive number.
+    """
+    name, colon, changes = text.partition(":")
+    card = CARDS.get(name.lower())
+    if card is None:
+        near = did_you_mean(name.lower(), CARDS)
+        raise ConfigError(f"--card {name}: must be one of {', '.join(CARDS)}{near}")
+    changed = {}
+    for key, value in keyed(changes.split(","), f"--card {text}").items() if colon else ():
+        if key not in ("memory", "bandwidth", "flops"):
+            near = did_you_mean(key, ("memory", "bandwidth", "flops"))
+            raise ConfigError(f"--card {text}: no key {key}: memory, bandwidth or flops{near}")
+        changed[key] = _number(key, str(value), text)
+    return card._replace(name=text, **changed)
+
+
+def _number(key: str, value: str, card: str) -> float:
+    if key == "memory":
+        size = parse_bytes(value)
+        if not size:
+            raise ConfigError(
+                f"--card {card}: memory = {value}: must be bytes with a unit ({UNITS})"
+            )
+        return float(size)
+    try:
+        return msgspec.convert(value, Positive, strict=False)
+    except msgspec.ValidationError:
+        raise ConfigError(f"--card {card}: {key} = {value}: must be a number above 0") from None

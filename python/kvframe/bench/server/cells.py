@@ -1,0 +1,202 @@
+"""A server on a trace: its options, and what users felt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kvframe import _core
+from kvframe.bench.policies import Choice
+from kvframe.bench.server.profiles import Profile
+from kvframe.bench.server.sla import Sla
+from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
+from kvframe.bench.traces import Source
+
+DRAIN = 0.1
+"""A server that still works for more than this share of the arrivals' time after the last of them,
+while requests wait, was saturated."""
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """A simulation to run. Another ``time_factor`` than 1 is there to test the ranking."""
+
+    source: Source
+    policy: Choice
+    capacity: int
+    load: float
+    time_factor: float = 1.0
+
+    @property
+    def group(self) -> tuple[str, int, float]:
+        """What is compared with each other: one trace, one capacity, one load."""
+        return self.source.name, self.capacity, self.load
+
+
+@dataclass(frozen=True)
+class Server:
+    """What is the same for all simulations of a run."""
+
+    profile: Profile
+    sla: Sla | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    order: str
+    class_priority: dict[str, int] = field(default_factory=dict)
+    closed_loop: bool = False
+    cache_generated: bool = True
+
+
+class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a simulation, as they appear in JSON; in this order they are columns of CSV.
+
+    Times are in seconds; means and percentiles (nearest rank) are over finished requests, those of
+    ``itl`` over all tokens but the first of each answer. ``makespan`` is from the first arrival to
+    the last token. ``utilisation`` is the share of it in which a step ran, ``kv_utilisation`` the
+    mean share of blocks with an owner. ``mean_running`` and ``mean_waiting`` count requests: from
+    their first block to their last token, and from arrival to their first block.
+    ``prefill_tokens`` were computed of prompts and again after preemptions, ``decode_tokens`` one a
+    sequence and step. ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
+    was found when requests first came in, over their prompts. ``goodput`` counts requests a second
+    that kept ``--sla``. ``seconds`` is what the simulation took.
+    """
+
+    trace: str
+    policy: str
+    capacity_blocks: int
+    block_size: int
+    load: float
+    profile: str
+    time_factor: float
+    requests: int
+    finished: int
+    rejected: int
+    unfinished: int
+    saturated: bool
+    token_hit_rate: float
+    ttft_mean: float | None
+    ttft_p50: float | None
+    ttft_p90: float | None
+    ttft_p99: float | None
+    itl_mean: float | None
+    itl_p50: float | None
+    itl_p90: float | None
+    itl_p99: float | None
+    e2e_mean: float | None
+    e2e_p50: float | None
+    e2e_p90: float | None
+    e2e_p99: float | None
+    makespan: float
+    drain: float
+    requests_per_second: float
+    output_tokens_per_second: float
+    goodput: float | None
+    utilisation: float
+    kv_utilisation: float | None
+    mean_running: float
+    mean_waiting: float
+    peak_waiting: int | None
+    preemptions: int
+    prefill_tokens: int
+    decode_tokens: int
+    reused_tokens: int
+    recomputed_tokens: int
+    evictions: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulation's numbers, the times of its finished requests, and the columns of all."""
+
+    cell: ServerCell
+    times: Times
+    columns: dict[str, Any]
+
+
+def simulate(plan: ServerPlan, server: Server) -> Simulated:
+    """Run one simulation.
+
+    Raises:
+        KVFrameError: The policy misbehaved, or the core refused the server.
+    """
+    trace = plan.source.trace
+    policy, options = plan.policy.engine_policy(trace.block_size)
+    raw = _core.serve(
+        trace,
+        policy,
+        plan.capacity,
+        server.profile.steps,
+        options,
+        max_num_seqs=server.max_num_seqs,
+        max_num_batched_tokens=server.max_num_batched_tokens,
+        order=server.order,
+        priorities=[server.class_priority.get(name, 0) for name in trace.classes],
+        load=plan.load,
+        closed_loop=server.closed_loop,
+        cache_generated=server.cache_generated,
+        time_factor=plan.time_factor,
+    )
+    columns = trace.columns()
+    found = times(raw, columns["output_tokens"])
+    return Simulated(_cell(plan, server, raw, found), found, raw)
+
+
+def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -> ServerCell:
+    trace, columns = plan.source.trace, plan.source.trace.columns()
+    done = raw["fate"] == FINISHED
+    count, finished = len(done), int(done.sum())
+    rejected = int((raw["fate"] == REJECTED).sum())
+    inputs, outputs = (columns[name][done] for name in ("input_tokens", "output_tokens"))
+    first = float(np.min(raw["arrival"])) if count else 0.0
+    end = float(np.max(raw["end"][done])) if finished else first
+    span, makespan = raw["last_arrival"] - first, end - first
+    drain = max(end - raw["last_arrival"], 0.0)
+    cached = int(raw["cached_tokens"].sum(dtype=np.int64))
+
+    def a_second(amount: float) -> float:
+        return amount / makespan if makespan else 0.0
+
+    ttft, e2e = quantiles(found.ttft), quantiles(found.e2e)
+    itl = quantiles(raw["gaps"], raw["gap_counts"])
+    stepped = not server.profile.is_fixed
+    return ServerCell(
+        trace=plan.source.name,
+        policy=plan.policy.label,
+        capacity_blocks=plan.capacity,
+        block_size=trace.block_size,
+        load=plan.load,
+        profile=server.profile.label,
+        time_factor=plan.time_factor,
+        requests=count,
+        finished=finished,
+        rejected=rejected,
+        unfinished=count - finished - rejected,
+        saturated=bool(raw["waiting_at_last_arrival"] > 0 and drain > DRAIN * span),
+        token_hit_rate=cached / max(int(inputs.sum(dtype=np.int64)), 1),
+        **{f"ttft_{name}": value for name, value in ttft._asdict().items()},
+        **{f"itl_{name}": value for name, value in itl._asdict().items()},
+        **{f"e2e_{name}": value for name, value in e2e._asdict().items()},
+        makespan=makespan,
+        drain=drain,
+        requests_per_second=a_second(finished),
+        output_tokens_per_second=a_second(int(np.maximum(outputs, 1).sum(dtype=np.int64))),
+        goodput=None if server.sla is None else a_second(kept(found, server.sla)),
+        utilisation=a_second(raw["busy_seconds"]),
+        kv_utilisation=a_second(raw["block_seconds"]) / plan.capacity if stepped else None,
+        mean_running=a_second(float((raw["end"] - raw["start"])[done].sum())),
+        mean_waiting=a_second(float((raw["start"] - raw["arrival"])[done].sum())),
+        peak_waiting=raw["peak_waiting"] if stepped else None,
+        preemptions=int(raw["preemptions"].sum(dtype=np.int64)),
+        prefill_tokens=raw["prefill_tokens"],
+        decode_tokens=raw["decode_tokens"],
+        reused_tokens=cached + raw["found_on_return"],
+        recomputed_tokens=int(raw["recomputed_tokens"].sum(dtype=np.int64)),
+        evictions=raw["evictions"],
+        steps=raw["steps"],
+        seconds=raw["seconds"],
+    )

@@ -1,0 +1,251 @@
+"""A run of simulated servers, from the texts of the command line to its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from kvframe.bench import capacity, policies
+from kvframe.bench.locate import choose_all
+from kvframe.bench.options import keyed, one_of, split_list
+from kvframe.bench.policies import Choice
+from kvframe.bench.server import report
+from kvframe.bench.server.cards import CARDS, Card, parse_card
+from kvframe.bench.server.cells import Server, ServerCell, ServerPlan, Simulated, simulate
+from kvframe.bench.server.profiles import parse_profile
+from kvframe.bench.server.requests import check_file, write_requests
+from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
+from kvframe.bench.server.sla import parse_sla
+from kvframe.bench.server.verdict import FACTORS
+from kvframe.bench.traces import ReadOptions, Source, read
+from kvframe.config.sizes import rounded
+from kvframe.errors import ConfigError
+from kvframe.registry import Registry
+from kvframe.spelling import did_you_mean
+
+FORMATS = ("table", "json", "csv")
+ORDERS = ("fcfs", "priority", "shortest", "longest-prefix")
+CARD = "h200"
+"""Whose data sheet gives step times where no card is named."""
+CAPACITIES = ("2000",)
+"""Blocks, where neither a capacity nor a card is named."""
+
+
+@dataclass(frozen=True)
+class ServerRequest:
+    """What was asked, as text; every sequence may hold comma lists."""
+
+    traces: Sequence[str] = ("conversation",)
+    policies: Sequence[str] = ("lru", "foresight", "opt")
+    capacities: Sequence[str] = ()
+    loads: Sequence[str] = ("1",)
+    profile: str = "roofline"
+    card: str | None = None
+    model_shape: str = DEFAULT
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    order: str = "fcfs"
+    class_priority: str | None = None
+    closed_loop: bool = False
+    cache_generated: bool = True
+    sla: str | None = None
+    requests: Path | None = None
+    formats: Sequence[str] = ("table",)
+    block_size: int | None = None
+    time_unit: str | None = None
+    trace_format: str | None = None
+    sort: bool = False
+    tokenizer: str | None = None
+    quiet: bool = False
+
+
+class ServerJob:
+    """A request that was checked whole: nothing runs before every name and number is known good.
+
+    ``doubts`` says, in lines that begin with a trace, what its figures depend on.
+    """
+
+    def __init__(self, request: ServerRequest) -> None:
+        """Resolve policies, the server and its capacities, then read the traces.
+
+        Raises:
+            ConfigError: An option's value; names the option.
+            PluginError: An unknown or broken policy.
+            TraceError: A trace that cannot be read; names file and line.
+        """
+        self.request = request
+        self._formats = one_of(request.formats, "--format", FORMATS)
+        registry = Registry()
+        names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
+        choices = choose_all("eviction", names, registry)
+        loads = [_load(text) for text in split_list(request.loads, "--load")]
+        card = None if request.card is None else parse_card(request.card)
+        shape = parse_server_shape(request.model_shape)
+        self.server = _server(request, card or CARDS[CARD], shape)
+        if request.requests is not None:
+            check_file(request.requests)
+        how = ReadOptions(
+            request.block_size,
+            request.time_unit,
+            request.trace_format,
+            request.sort,
+            request.tokenizer,
+        )
+        sources = [read(name, how) for name in split_list(request.traces, "--trace")]
+        _check_classes(self.server.class_priority, sources)
+        sizes = {source.name: self._blocks(source, card, shape) for source in sources}
+        self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
+        self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
+        self._remarks = [f"Left out of all: {why}." for why in broken]
+        self._remarks += _remarks(self.server, card, shape, sources)
+        self.plans = _cross(sources, choices, loads, sizes)
+
+    def run(self) -> dict[ServerPlan, Simulated]:
+        """Run every simulation; with ``--requests``, write what came of each request.
+
+        Raises:
+            KVFrameError: A simulation failed.
+            OSError: The file cannot be written.
+        """
+        done = {plan: simulate(plan, self.server) for plan in self.plans}
+        if self.request.requests is not None:
+            asked = [(plan, one) for plan, one in done.items() if plan.time_factor == 1.0]
+            write_requests(self.request.requests, asked)
+        return done
+
+    def outputs(self, done: dict[ServerPlan, Simulated]) -> list[str]:
+        """What was simulated, in each form that was asked for."""
+        cells = {plan: one.cell for plan, one in done.items()}
+        return [self._output(form, cells) for form in self._formats]
+
+    def _output(self, form: str, cells: dict[ServerPlan, ServerCell]) -> str:
+        match form:
+            case "json":
+                return report.json(list(cells.values()))
+            case "csv":
+                return report.comma_separated(list(cells.values()))
+            case _:
+                return report.text(cells, self._remarks)
+
+    def _blocks(self, source: Source, card: Card | None, shape: Shape) -> list[int]:
+        """Capacities for a trace, each once; a card holds them all."""
+        size = source.trace.block_size
+        most = None if card is None else shape.blocks_on(card, size)
+        if not self.request.capacities and most is not None:
+            return [most]
+        found = capacity.parse_each(self.request.capacities or CAPACITIES, shape.kv)
+        for one in found:
+            if most is not None and one.blocks(size) > most:
+                block = shape.token_bytes * size
+                raise ConfigError(
+                    f"--capacity {one.text}: {one.blocks(size):,} blocks of {size} tokens take "
+                    f"{rounded(one.blocks(size) * block)}; beside the weights --card "
+                    f"{self.request.card} holds {most:,}, {rounded(most * block)}"
+                )
+        return list(dict.fromkeys(one.blocks(size) for one in found))
+
+
+def _server(request: ServerRequest, card: Card, shape: Shape) -> Server:
+    profile = parse_profile(request.profile, card, shape)
+    order = one_of([request.order], "--order", ORDERS)[0]
+    if profile.is_fixed and (request.closed_loop or order != "fcfs"):
+        option = "--closed-loop" if request.closed_loop else f"--order {order}"
+        raise ConfigError(
+            f"{option}: the server of --profile {profile.label} computes one prompt after the "
+            "other, by the clock: use roofline or a table"
+        )
+    if (request.class_priority is not None) != (order == "priority"):
+        raise ConfigError("--class-priority and --order priority: one needs the other")
+    return Server(
+        profile=profile,
+        sla=None if request.sla is None else parse_sla(request.sla),
+        max_num_seqs=request.max_num_seqs,
+        max_num_batched_tokens=request.max_num_batched_tokens,
+        order=order,
+        class_priority=_class_priority(request.class_priority),
+        closed_loop=request.closed_loop,
+        cache_generated=request.cache_generated,
+    )
+
+
+def _class_priority(text: str | None) -> dict[str, int]:
+    found = {}
+    for name, value in keyed((text or "").split(","), "--class-priority").items() if text else ():
+        try:
+            found[name] = int(value)
+        except ValueError:
+            raise ConfigError(
+                f"--class-priority {text}: {name} = {value}: must be a whole number"
+            ) from None
+    return found
+
+
+def _check_classes(wanted: dict[str, int], sources: Sequence[Source]) -> None:
+    known = [name for source in sources for name in source.trace.classes]
+    for name in wanted:
+        if name not in known:
+            have = f"the traces have {', '.join(known)}" if known else "no trace names classes"
+            raise ConfigError(
+                f"--class-priority: no class {name}: {have}{did_you_mean(name, known)}"
+            )
+
+
+def _load(text: str) -> float:
+    try:
+        load: float = msgspec.convert(text, Annotated[float, msgspec.Meta(gt=0)], strict=False)
+    except msgspec.ValidationError:
+        raise ConfigError(
+            f"--load {text}: must be a number above 0; 0.5 halves the requests a second"
+        ) from None
+    return load
+
+
+def _cross(
+    sources: Sequence[Source],
+    choices: Sequence[Choice],
+    loads: Sequence[float],
+    sizes: dict[str, list[int]],
+) -> list[ServerPlan]:
+    """Traces x capacities x loads x policies; other time factors where there is a ranking."""
+    several = sum(not choice.replay_only for choice in choices) > 1
+    factors = (1.0, *FACTORS) if several else (1.0,)
+    return [
+        ServerPlan(source, choice, size, load, factor)
+        for source in sources
+        for size in sizes[source.name]
+        for load in dict.fromkeys(loads)
+        for factor in factors
+        for choice in choices
+        if factor == 1.0 or not choice.replay_only
+    ]
+
+
+def _remarks(
+    server: Server, card: Card | None, shape: Shape, sources: Sequence[Source]
+) -> list[str]:
+    said = []
+    if server.profile.uses_card:
+        named = card.name if card is not None else CARD
+        said.append(
+            f"Step times: what a model of {shape.params / 1e9:g} billion parameters moves and "
+            f"computes, by the data sheet of one {named}, times estimated factors. They are not "
+            "measured."
+        )
+    if card is None:
+        said.append("No --card was named: whether one holds the capacity was not checked.")
+    if server.profile.is_fixed:
+        said.append(
+            "Fixed rates: one prompt after the other, and sequences that do not slow each other "
+            "down; no limit on sequences or batches, no preemption."
+        )
+    if server.closed_loop:
+        said += [
+            f"{source.name} names no sessions: its requests come by the clock."
+            for source in sources
+            if not (source.trace.columns()["session"] >= 0).any()
+        ]
+    return said

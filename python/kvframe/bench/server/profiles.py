@@ -1,0 +1,141 @@
+"""How long a step takes: ``fixed``, ``roofline`` or a table in a file.
+
+``fixed:prefill=50000,decode_ms=20``: two rates, as the timed mode of `kvframe bench run` has them;
+its server computes one prompt after the other. ``roofline:weights=1.43,kv=1.2,compute=1.5,
+attention=2,host_us=200``: what a step reads and computes, at what the card's data sheet gives, each
+times a factor, and the host's time. ``FILE.csv``: measured steps, with the columns num_tokens,
+n_decode, kv_decode, prefill_chunk and step_us.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kvframe import _core
+from kvframe.bench.options import OptionOrigins, keyed
+from kvframe.bench.server.cards import Card
+from kvframe.bench.server.shape import Shape
+from kvframe.config.values import build
+from kvframe.errors import ConfigError, UsageError
+from kvframe.spelling import did_you_mean
+
+COLUMNS = ("num_tokens", "n_decode", "kv_decode", "prefill_chunk", "step_us")
+
+_Rate = Annotated[float, Meta(gt=0)]
+_Factor = Annotated[float, Meta(ge=0)]
+
+
+class Profile(NamedTuple):
+    """How long a step takes.
+
+    Attributes:
+        label: As it was asked for.
+        steps: The same, for the core.
+        is_fixed: Two rates, without steps.
+        uses_card: Whether the card's data sheet and the model's shape decide.
+    """
+
+    label: str
+    steps: _core.StepProfile
+    is_fixed: bool = False
+    uses_card: bool = False
+
+
+class Fixed(Struct, frozen=True, forbid_unknown_fields=True):
+    """``fixed``: tokens of prompts a second, and milliseconds a token of an answer."""
+
+    prefill: _Rate = 50_000.0
+    decode_ms: _Factor = 20.0
+
+
+class Roofline(Struct, frozen=True, forbid_unknown_fields=True):
+    """``roofline``: what each term takes, in times of its time by the data sheet.
+
+    Those of ``weights`` and ``kv`` are what published tables of an H200 imply; the others are
+    estimates.
+    """
+
+    weights: _Factor = 1.43
+    kv: _Factor = 1.2
+    compute: _Factor = 1.5
+    attention: _Factor = 2.0
+    host_us: _Rate = 200.0
+
+    def steps(self, card: Card, shape: Shape) -> _core.StepProfile:
+        """The terms in seconds."""
+        return _core.StepProfile.roofline(
+            host=self.host_us / 1e6,
+            weights=self.weights * shape.weights / card.bandwidth,
+            token=self.compute * 2 * shape.params / card.flops,
+            kv_token=self.kv * shape.token_bytes / card.bandwidth,
+            pair=self.attention * shape.pair_flops / card.flops,
+        )
+
+
+def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
+    """The profile that ``--profile`` names.
+
+    Raises:
+        ConfigError: An unknown profile or option, an impossible value, or a file that is no table;
+            names the file and the line.
+    """
+    name, colon, given = text.partition(":")
+    if name not in ("fixed", "roofline"):
+        if Path(text).suffix == ".csv":
+            return Profile(text, read_table(Path(text)))
+        near = did_you_mean(name, ("fixed", "roofline"))
+        raise ConfigError(f"--profile {text}: must be fixed, roofline or FILE.csv{near}")
+    origins = OptionOrigins("--profile")
+    values = keyed(given.split(","), f"--profile {text}") if colon else {}
+    if name == "fixed":
+        fixed = build(Fixed, values, name, origins)
+        steps = _core.StepProfile.fixed(fixed.prefill, fixed.decode_ms / 1e3)
+        return Profile(text, steps, is_fixed=True)
+    return Profile(text, build(Roofline, values, name, origins).steps(card, shape), uses_card=True)
+
+
+def read_table(path: Path) -> _core.StepProfile:
+    """A table of measured steps.
+
+    Raises:
+        ConfigError: The file cannot be read, lacks a column, or holds what is no measured step.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            lacking = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            if lacking:
+                raise ConfigError(
+                    f"{path}:1: no column {lacking[0]}: must have {', '.join(COLUMNS)}"
+                )
+            rows = [_row(path, reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise ConfigError(f"--profile {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"--profile {path}: is not UTF-8 text") from None
+    try:
+        return _core.StepProfile.table(rows)
+    except UsageError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, float, float]:
+    numbers = {}
+    for name in COLUMNS:
+        try:
+            numbers[name] = msgspec.convert(row[name], float, strict=False)
+        except msgspec.ValidationError:
+            raise ConfigError(f"{path}:{line}: {name} = {row[name]}: must be a number") from None
+    tokens = numbers["n_decode"] + numbers["prefill_chunk"]
+    if numbers["num_tokens"] != tokens:
+        raise ConfigError(
+            f"{path}:{line}: num_tokens = {row['num_tokens']}: n_decode + prefill_chunk is "
+            f"{tokens:g}"
+        )
+    step = numbers["step_us"] / 1e6
+    return numbers["n_decode"], numbers["kv_decode"], numbers["prefill_chunk"], step

@@ -1,0 +1,103 @@
+"""The tables of simulated servers, as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from kvframe.bench.render import aligned
+from kvframe.bench.report import Table
+from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.verdict import Cells, sentence
+
+NOTES = (
+    "TTFT: arrival to first token. ITL: token to token, over all tokens. E2E: arrival to last "
+    "token. Percentiles by nearest rank.",
+    "good/s: requests a second that kept --sla. busy: share of the time in which a step ran. "
+    "running, waiting: mean number of requests.",
+)
+
+
+def text(cells: Cells, remarks: Sequence[str]) -> str:
+    """A pair of tables for each trace and capacity, then the notes and a verdict for each load."""
+    groups: dict[tuple[str, int], list[ServerPlan]] = defaultdict(list)
+    for plan in cells:
+        groups[plan.source.name, plan.capacity].append(plan)
+    lines: list[str] = []
+    for (name, _), plans in groups.items():
+        shown = [cells[plan] for plan in plans if plan.time_factor == 1.0]
+        first = shown[0]
+        lines += [
+            f"{name}: {first.requests:,} requests, {first.capacity_blocks:,} blocks of "
+            f"{first.block_size} tokens, step times {first.profile}",
+            "",
+        ]
+        for table in (_felt(shown), _done(shown)):
+            lines += [table.title, *aligned(table), ""]
+    lines += [*remarks, *NOTES, ""]
+    verdicts: dict[tuple[str, int, float], Cells] = defaultdict(dict)
+    for plan, cell in cells.items():
+        verdicts[plan.group][plan] = cell
+    lines += [sentence(group) for group in verdicts.values()]
+    return "\n".join(lines) + "\n"
+
+
+def json(cells: Sequence[ServerCell]) -> str:
+    """``{"cells": [...]}``, one object a simulation; a number that is not there is null."""
+    return msgspec.json.format(msgspec.json.encode({"cells": cells})).decode() + "\n"
+
+
+def comma_separated(cells: Sequence[ServerCell]) -> str:
+    """A header line and a line a simulation."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(ServerCell.__struct_fields__)
+    writer.writerows(msgspec.structs.astuple(cell) for cell in cells)
+    return out.getvalue()
+
+
+def _felt(cells: Sequence[ServerCell]) -> Table:
+    names = ("mean", "P50", "P90", "P99")
+    header = ["policy", "load", "hit"]
+    header += [f"TTFT {name}" for name in names]
+    header += [f"ITL {name}" for name in names]
+    header += [f"E2E {name}" for name in names]
+    table = Table("What users feel, TTFT and E2E in s, ITL in ms", header)
+    for cell in cells:
+        row = [cell.policy, f"{cell.load:g}", f"{cell.token_hit_rate:.4f}"]
+        row += [_short(v) for v in (cell.ttft_mean, cell.ttft_p50, cell.ttft_p90, cell.ttft_p99)]
+        itl = (cell.itl_mean, cell.itl_p50, cell.itl_p90, cell.itl_p99)
+        row += [_short(v, 1e3) for v in itl]
+        row += [_short(v) for v in (cell.e2e_mean, cell.e2e_p50, cell.e2e_p90, cell.e2e_p99)]
+        table.rows.append(row)
+    return table
+
+
+def _done(cells: Sequence[ServerCell]) -> Table:
+    header = ["policy", "load", "req/s", "good/s", "tokens/s", "busy", "KV in use", "running"]
+    header += ["waiting", "preempted", "computed", "reused", "recomputed", "rejected", "unfinished"]
+    table = Table("What the server does", header)
+    for cell in cells:
+        kv = "-" if cell.kv_utilisation is None else f"{cell.kv_utilisation:.0%}"
+        row = [cell.policy, f"{cell.load:g}", _short(cell.requests_per_second)]
+        row += ["-" if cell.goodput is None else _short(cell.goodput)]
+        row += [f"{cell.output_tokens_per_second:,.0f}", f"{cell.utilisation:.0%}", kv]
+        row += [_short(cell.mean_running), _short(cell.mean_waiting), f"{cell.preemptions:,}"]
+        computed = cell.prefill_tokens + cell.decode_tokens
+        row += [f"{n:,}" for n in (computed, cell.reused_tokens, cell.recomputed_tokens)]
+        row += [f"{cell.rejected:,}", f"{cell.unfinished:,}"]
+        table.rows.append(row)
+    return table
+
+
+def _short(value: float | None, unit: float = 1.0) -> str:
+    """Four digits, and never an exponent."""
+    if value is None:
+        return "-"
+    shown = value * unit
+    digits = 3 if shown < 10 else 2 if shown < 100 else 1 if shown < 1000 else 0
+    return f"{shown:,.{digits}f}"

@@ -1,0 +1,94 @@
+"""One row a request, in a file: CSV, or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kvframe.bench.server.cells import ServerPlan, Simulated
+from kvframe.errors import ConfigError
+
+FATES = ("unfinished", "finished", "rejected")
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in a simulation. Times are seconds of the trace's clock; None: it never came."""
+
+    trace: str
+    policy: str
+    capacity_blocks: int
+    load: float
+    request: int
+    fate: str
+    input_tokens: int
+    output_tokens: int
+    arrival: float | None
+    start: float | None
+    first_token: float | None
+    end: float | None
+    cached_tokens: int
+    recomputed_tokens: int
+    preemptions: int
+
+
+def check_file(path: Path) -> None:
+    """Whether a file of that name is understood.
+
+    Raises:
+        ConfigError: Its suffix is another.
+    """
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ConfigError(f"--requests {path}: must end in .csv or .jsonl")
+
+
+def write_requests(path: Path, simulated: Iterable[tuple[ServerPlan, Simulated]]) -> None:
+    """Write the requests of all simulations, one after the other.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    rows = (row for plan, one in simulated for row in _rows(plan, one))
+    if path.suffix == ".jsonl":
+        with path.open("wb") as file:
+            file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+        return
+    with path.open("w", newline="", encoding="utf-8") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(RequestRow.__struct_fields__)
+        writer.writerows(msgspec.structs.astuple(row) for row in rows)
+
+
+def _rows(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
+    trace = plan.source.trace.columns()
+    own = one.columns
+    columns = (
+        *(own[name].tolist() for name in ("fate", "arrival", "start", "first_token", "end")),
+        *(trace[name].tolist() for name in ("input_tokens", "output_tokens")),
+        *(own[name].tolist() for name in ("cached_tokens", "recomputed_tokens", "preemptions")),
+    )
+    for at, row in enumerate(zip(*columns, strict=True)):
+        fate, arrival, start, first_token, end, tokens, answer, cached, again, preemptions = row
+        yield RequestRow(
+            trace=one.cell.trace,
+            policy=one.cell.policy,
+            capacity_blocks=one.cell.capacity_blocks,
+            load=one.cell.load,
+            request=at,
+            fate=FATES[fate],
+            input_tokens=tokens,
+            output_tokens=answer,
+            arrival=_known(arrival),
+            start=_known(start),
+            first_token=_known(first_token),
+            end=_known(end),
+            cached_tokens=cached,
+            recomputed_tokens=again,
+            preemptions=preemptions,
+        )
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None  # NaN differs from itself

@@ -1,0 +1,135 @@
+"""Which policy serves users best at a load, and whether that outlasts an error in step times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvframe.bench.policies import BASELINE
+from kvframe.bench.server.cells import ServerCell, ServerPlan
+
+FACTORS = (0.7, 1.4)
+"""What all step times are multiplied with, to see whether the ranking stays."""
+ALIKE = 0.01
+"""Two policies are alike where the worse one's figure is off the better one's by no more."""
+
+Cells = dict[ServerPlan, ServerCell]
+
+
+def sentence(cells: Cells) -> str:
+    """The verdict on one trace, capacity and load.
+
+    Args:
+        cells: Its simulations, those of all time factors.
+    """
+    plan, first = next(iter(cells.items()))
+    where = f"{plan.source.name}, load {plan.load:g}, {first.capacity_blocks} blocks"
+    return f"{where}: {_judged(cells)}{_lost(first)}{_saturated(first)}."
+
+
+def _judged(cells: Cells) -> str:
+    tried = {plan: cell for plan, cell in cells.items() if plan.time_factor == 1.0}
+    online = [cell for plan, cell in tried.items() if not plan.policy.replay_only]
+    bounds = [cell for plan, cell in tried.items() if plan.policy.replay_only]
+    field = _Field(online or bounds, _by_goodput(tried))
+    if not any(cell.finished for cell in tried.values()):
+        return "no verdict, since no request was finished"
+    said = field.said() + "".join(f"; {field.shown(cell)}" for cell in bounds if online)
+    others = {
+        factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
+        for factor in FACTORS
+    }
+    return f"{said}; {field.outlasts(others)}" if all(others.values()) else said
+
+
+def _by_goodput(tried: Cells) -> bool:
+    """Whether promises decide: some were made, and some were kept."""
+    return any(cell.goodput for cell in tried.values())
+
+
+@dataclass(frozen=True)
+class _Field:
+    """What is compared: requests a second that kept the promise, or else the mean time to the first
+    token.
+    """
+
+    cells: Sequence[ServerCell]
+    by_goodput: bool
+
+    def cost(self, cell: ServerCell) -> float:
+        """Less is better."""
+        return -(cell.goodput or 0.0) if self.by_goodput else cell.ttft_mean or 0.0
+
+    def is_better(self, one: ServerCell, other: ServerCell) -> bool:
+        """Whether it is by more than likeness allows."""
+        a, b = self.cost(one), self.cost(other)
+        return b - a > ALIKE * max(abs(a), abs(b))
+
+    def best(self, cells: Sequence[ServerCell]) -> ServerCell:
+        """The one with the best figure, but lru where that is alike."""
+        first = min(cells, key=self.cost)
+        alike = (c for c in cells if c.policy == BASELINE and not self.is_better(first, c))
+        return next(alike, first)
+
+    def shown(self, cell: ServerCell) -> str:
+        """A policy and its figures."""
+        promised = f"{cell.goodput:.3g} good requests/s, " if self.by_goodput else ""
+        return f"{cell.policy} {promised}mean TTFT {cell.ttft_mean or 0:.3g} s"
+
+    def said(self) -> str:
+        """The figures, and who is ahead."""
+        best, worst = self.best(self.cells), max(self.cells, key=self.cost)
+        if len(self.cells) == 1:
+            return f"one policy was tried, {self.shown(best)}"
+        if not self.is_better(best, worst):
+            return (
+                f"the choice among {len(self.cells)} policies does not matter, {self.shown(best)}"
+            )
+        return (
+            f"{best.policy} serves best of {len(self.cells)}, {self.shown(best)}; last is "
+            f"{self.shown(worst)}"
+        )
+
+    def outlasts(self, others: dict[float, list[ServerCell]]) -> str:
+        """Whether the order of the policies is the same at other time factors."""
+        best = self.best(self.cells)
+        ahead = []
+        for factor, cells in others.items():
+            same = next(cell for cell in cells if cell.policy == best.policy)
+            first = min(cells, key=self.cost)
+            if self.is_better(first, same):
+                ahead.append(f"{first.policy} leads at {factor:g}")
+        if ahead:
+            return f"with other step times it would be another: {' and '.join(ahead)} times these"
+        if any(self._turned(cells) for cells in others.values()):
+            return (
+                "the first place survives step times of 0.7 and 1.4 times these, the rest does not"
+            )
+        return "the ranking survives step times of 0.7 and 1.4 times these"
+
+    def _turned(self, cells: Sequence[ServerCell]) -> bool:
+        """Whether two policies have changed places."""
+        then = {cell.policy: cell for cell in cells}
+        return any(
+            self.is_better(one, other) and self.is_better(then[other.policy], then[one.policy])
+            for one in self.cells
+            for other in self.cells
+        )
+
+
+def _lost(cell: ServerCell) -> str:
+    lost = [
+        f"{count:,} requests {what}"
+        for count, what in (
+            (cell.rejected, "rejected, larger than the pool"),
+            (cell.unfinished, "not finished"),
+        )
+        if count
+    ]
+    return f"; {' and '.join(lost)}" if lost else ""
+
+
+def _saturated(cell: ServerCell) -> str:
+    if not cell.saturated:
+        return ""
+    return f"; saturated: {cell.drain:,.0f} s of work were left after the last arrival"

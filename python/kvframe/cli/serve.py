@@ -1,0 +1,147 @@
+"""``kvframe bench serve``: what would users feel, on this server, at this load?"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kvframe.bench.build import debug_warning
+from kvframe.bench.server.job import ORDERS, ServerJob, ServerRequest
+from kvframe.cli.reading import reading
+
+NUMBER = click.IntRange(1, 2**31)
+
+
+@click.command(short_help="Simulate a server: latency and goodput under policies, at loads.")
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    metavar="NAME|FILE|-",
+    default=ServerRequest.traces,
+    show_default=True,
+    help="As for `kvframe bench run`.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="PLUGIN[:OPTION=VALUE,...]",
+    default=ServerRequest.policies,
+    show_default=True,
+    help="As for `kvframe bench run`.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    multiple=True,
+    metavar="BLOCKS|SIZE",
+    help="Blocks of the trace, or a size such as '40 GiB'.  [default: what --card holds beside the "
+    "weights; without one 2000]",
+)
+@click.option(
+    "--load",
+    "loads",
+    multiple=True,
+    metavar="FACTOR",
+    default=ServerRequest.loads,
+    show_default=True,
+    help="The trace's requests a second times this.",
+)
+@click.option(
+    "--profile",
+    metavar="fixed|roofline[:OPTION=VALUE,...]|FILE.csv",
+    default=ServerRequest.profile,
+    show_default=True,
+    help="How long a step takes: two rates, terms of the card and the model, or measured steps.",
+)
+@click.option(
+    "--card",
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops change its "
+    "data sheet.",
+)
+@click.option(
+    "--model-shape",
+    metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
+    default=ServerRequest.model_shape,
+    show_default=True,
+    help="The model; heads=N and weight_bytes=N as well.",
+)
+@click.option(
+    "--max-num-seqs",
+    type=NUMBER,
+    metavar="N",
+    default=ServerRequest.max_num_seqs,
+    show_default=True,
+    help="Sequences that run at once, at most.",
+)
+@click.option(
+    "--max-num-batched-tokens",
+    type=NUMBER,
+    metavar="TOKENS",
+    default=ServerRequest.max_num_batched_tokens,
+    show_default=True,
+    help="Tokens that a step computes, at most.",
+)
+@click.option(
+    "--order",
+    metavar="|".join(ORDERS),
+    default=ServerRequest.order,
+    show_default=True,
+    help="Which waiting request comes in first.",
+)
+@click.option(
+    "--class-priority",
+    metavar="CLASS=N,...",
+    help="For --order priority: of each class of the trace; larger comes first.",
+)
+@click.option(
+    "--closed-loop",
+    is_flag=True,
+    help="A turn of a session arrives when the turn before has ended and the time between their "
+    "arrivals has passed.",
+)
+@click.option(
+    "--cache-generated/--no-cache-generated",
+    default=True,
+    show_default=True,
+    help="Whether blocks that decoding fills can be found.",
+)
+@click.option("--sla", metavar="ttft=TIME,itl=TIME,e2e=TIME", help="What users were promised.")
+@click.option(
+    "--requests",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.csv|FILE.jsonl",
+    help="Write a row for each request here.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="table|json|csv",
+    default=ServerRequest.formats,
+    show_default=True,
+)
+@reading
+@click.option("--quiet", is_flag=True, help="No remarks on stderr.")
+def serve(**asked: Any) -> None:
+    """Simulate a server on traces x capacities x loads x policies.
+
+    Requests arrive, wait, are batched step by step and preempted where memory is short, as a server
+    does it; the core that serves engines holds the blocks. To give an option several values, repeat
+    it or use commas: `--load 0.5,1`.
+    """
+    warning = debug_warning()
+    if warning is not None:
+        click.echo(f"warning: {warning}", err=True)
+    with redirect_stdout(sys.stderr):  # stdout is for the result, not for plugins
+        job = ServerJob(ServerRequest(**asked))
+        for doubt in () if job.request.quiet else job.doubts:
+            click.echo(f"warning: {doubt}", err=True)
+        done = job.run()
+    click.echo("\n".join(job.outputs(done)), nl=False)

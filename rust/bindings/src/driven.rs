@@ -1,0 +1,179 @@
+//! A core that a trace drives: its policies made from what Python said, and its link to those in Python.
+
+use std::time::{Duration, Instant};
+
+use kvframe_core::manager::Due;
+use kvframe_core::policy::admission::Admit;
+use kvframe_core::policy::{Consult, Eviction};
+use kvframe_core::{Error, Manager as Core, Options, Request, SeqId};
+use kvframe_trace::replay::{Host, RequestOutcome};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::policy::admission::{Admission, Question, UNSET, make_admission};
+use crate::policy::eviction::{Policy, make_policy};
+use crate::policy::host::Outside;
+use crate::policy::native;
+use crate::policy::prefix::answer_for;
+
+/// What Python said of the policies: an eviction policy's name or driver and its options, the same of
+/// an admission policy, and a driver of a matcher.
+pub(crate) struct Asked<'a, 'py> {
+    pub(crate) policy: &'a Bound<'py, PyAny>,
+    pub(crate) options: Option<&'a Bound<'py, PyDict>>,
+    pub(crate) admission: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) admission_options: Option<&'a Bound<'py, PyDict>>,
+    pub(crate) matcher: Option<Bound<'py, PyAny>>,
+}
+
+/// Policies, ready to drive one core.
+pub(crate) struct Driver {
+    eviction: Box<dyn Eviction>,
+    gate: Option<Box<dyn Admit>>,
+    /// Whether the matcher, if there is one, mirrors the index.
+    mirrored: Option<bool>,
+    link: Link,
+    /// The policy is a bound without a capacity.
+    pub(crate) is_infinite: bool,
+}
+
+/// What a drive left.
+pub(crate) struct Driven<T> {
+    pub(crate) got: T,
+    pub(crate) manager: Core,
+    pub(crate) policy_failures: u64,
+    pub(crate) admission_failures: u64,
+    /// What came of each request that a replay served.
+    pub(crate) served: Vec<RequestOutcome>,
+}
+
+/// The link to Python: interrupts, and a policy's verdicts.
+pub(crate) struct Link {
+    outside: Outside,
+    admission: Admission,
+    question: Option<Question>,
+    matcher: Option<Py<PyAny>>,
+    error: Option<PyErr>,
+    asked: Instant,
+    served: Vec<RequestOutcome>,
+}
+
+impl Driver {
+    pub(crate) fn new(py: Python<'_>, asked: Asked<'_, '_>) -> PyResult<Self> {
+        let Policy { eviction, outside, name } = make_policy(py, asked.policy, asked.options)?;
+        let (gate, admission) = make_admission(py, asked.admission, asked.admission_options)?;
+        let mirrored = match &asked.matcher {
+            Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
+            None => None,
+        };
+        let link = Link {
+            outside,
+            admission,
+            question: None,
+            matcher: asked.matcher.map(Bound::unbind),
+            error: None,
+            asked: Instant::now(),
+            served: Vec::new(),
+        };
+        Ok(Self { eviction, gate, mirrored, link, is_infinite: name == "infinite" })
+    }
+
+    /// Does `work` on a core with these options, without the interpreter. `work` answers None where
+    /// the link stopped it: what Python raised is raised here.
+    pub(crate) fn run<T: Send>(
+        self,
+        py: Python<'_>,
+        options: Result<Options, Error>,
+        work: impl Send + FnOnce(&mut Core, &mut Link) -> Result<Option<T>, Error>,
+    ) -> PyResult<Driven<T>> {
+        let Self { eviction, gate, mirrored, mut link, .. } = self;
+        let done = py.detach(|| {
+            let mut manager = Core::new(options?, eviction)?.with_admission(gate);
+            if let Some(mirrored) = mirrored {
+                manager = manager.with_matcher(mirrored);
+            }
+            let got = work(&mut manager, &mut link)?;
+            Ok((got, manager))
+        });
+        let (got, manager) = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
+        if let Some(error) = link.error {
+            return Err(error);
+        }
+        if let Some(native) = link.outside.native().filter(|native| native.failures() > 0) {
+            if native.is_strict() {
+                return Err(native.refusal(py));
+            }
+            native.report(py);
+        }
+        let stopped = || crate::errors::raise(py, "PolicyError", "the replay was stopped".into());
+        Ok(Driven {
+            got: got.ok_or_else(stopped)?,
+            manager,
+            policy_failures: link.outside.failures(),
+            admission_failures: link.admission.failures(),
+            served: link.served,
+        })
+    }
+}
+
+fn check_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+impl Host for Link {
+    fn stop(&mut self) -> bool {
+        if self.asked.elapsed() < Duration::from_millis(20) {
+            return false;
+        }
+        self.asked = Instant::now();
+        self.error = Python::attach(check_signals).err();
+        self.error.is_some()
+    }
+
+    fn served(&mut self, outcome: RequestOutcome) {
+        self.served.push(outcome);
+    }
+
+    fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
+        let policy = match &self.outside {
+            Outside::Nothing => return false,
+            Outside::Native(_) => return manager.decide(n),
+            Outside::Python(policy) => policy,
+        };
+        let mut decision = policy.decision(n as usize);
+        manager.consult(policy.window(), &mut decision);
+        match Python::attach(|py| policy.ask(py, &decision)) {
+            Ok(choice) => manager.decided(decision.n, choice.as_ref()),
+            Err(error) => self.error = Some(error),
+        }
+        policy.done_with(decision);
+        self.error.is_none()
+    }
+
+    fn find(&mut self, manager: &mut Core, request: &Request) -> bool {
+        let Some(matcher) = &self.matcher else { return true };
+        match Python::attach(|py| answer_for(matcher.bind(py), manager, request)) {
+            Ok(answer) => manager.answer(&request.keys, answer),
+            Err(error) => self.error = Some(error),
+        }
+        self.error.is_none()
+    }
+
+    fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
+        let Some(policy) = &self.admission.python else { return true };
+        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
+        let Some(question) = Question::gather(manager, &[due]) else { return true };
+        match Python::attach(|py| policy.ask(py, &question, UNSET)) {
+            Ok(verdicts) => question.answer(manager, &verdicts),
+            Err(error) => self.error = Some(error),
+        }
+        self.question = Some(question);
+        self.error.is_none()
+    }
+
+    fn admitted(&mut self, manager: &mut Core) {
+        if let Some(question) = self.question.take() {
+            question.close(manager);
+        }
+    }
+}

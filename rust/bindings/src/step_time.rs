@@ -1,0 +1,77 @@
+//! `StepProfile`: how long a simulated server's steps take.
+
+use std::sync::Arc;
+
+use kvframe_server::profile::TableRow;
+use kvframe_server::{Roofline, StepTable, StepTime};
+use kvframe_trace::replay::FixedRates;
+use pyo3::prelude::*;
+
+use crate::errors::usage;
+
+/// Where a step's time comes from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Fixed(FixedRates),
+    Steps(Arc<dyn StepTime + Send + Sync>),
+}
+
+/// How long a simulated server's steps take.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct StepProfile {
+    pub(crate) source: Source,
+}
+
+#[pymethods]
+impl StepProfile {
+    /// Two rates: prompt tokens a second, one prompt after the other, and seconds a token of an answer,
+    /// whatever else runs.
+    #[staticmethod]
+    fn fixed(py: Python<'_>, prefill: f64, decode: f64) -> PyResult<Self> {
+        let good = prefill > 0.0 && prefill.is_finite() && decode >= 0.0 && decode.is_finite();
+        if !good {
+            let rates = format!("prefill = {prefill}, decode = {decode}");
+            return Err(usage(py, format!("{rates}: must be above 0, and 0 or more")));
+        }
+        Ok(Self { source: Source::Fixed(FixedRates { prefill, decode }) })
+    }
+
+    /// Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
+    /// reading one token's KV, and of the attention of one prompt token to one token.
+    #[staticmethod]
+    fn roofline(
+        py: Python<'_>,
+        host: f64,
+        weights: f64,
+        token: f64,
+        kv_token: f64,
+        pair: f64,
+    ) -> PyResult<Self> {
+        let terms = [host, weights, token, kv_token, pair];
+        if terms.iter().any(|term| !term.is_finite() || *term < 0.0) || host + weights <= 0.0 {
+            return Err(usage(
+                py,
+                format!(
+                    "terms = {terms:?}: must be 0 or more, and the sum of the first two above 0"
+                ),
+            ));
+        }
+        let roofline = Roofline { host, weights, token, kv_token, pair };
+        Ok(Self { source: Source::Steps(Arc::new(roofline)) })
+    }
+
+    /// Measured steps: of each, the sequences that decoded, the tokens that those attended to, the prompt
+    /// tokens, and its seconds.
+    #[staticmethod]
+    fn table(py: Python<'_>, rows: Vec<(f64, f64, f64, f64)>) -> PyResult<Self> {
+        let row = |(n_decode, kv_decode, prefill_chunk, seconds)| TableRow {
+            n_decode,
+            kv_decode,
+            prefill_chunk,
+            seconds,
+        };
+        let rows: Vec<TableRow> = rows.into_iter().map(row).collect();
+        let table = StepTable::new(&rows).map_err(|error| usage(py, error.to_string()))?;
+        Ok(Self { source: Source::Steps(Arc::new(table)) })
+    }
+}

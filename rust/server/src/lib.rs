@@ -1,0 +1,38 @@
+//! A continuous-batching server, simulated: what a trace's users would feel, over the real core.
+//!
+//! The core's [`Manager`](kvframe_core::Manager) makes every decision on blocks, with the policies that
+//! serve an engine. This crate adds what surrounds it in a server: requests arrive, wait, are batched
+//! step by step under a token budget, are preempted when memory is short, and end. A step takes as long
+//! as a profile says.
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | [`options`] | how the server is configured |
+//! | [`simulate`] | the event loop; steps that change nothing but the clock are taken together |
+//! | `scheduler` | one step: running sequences grow, waiting requests come in |
+//! | `running` | the sequences that run, and the requests that they serve |
+//! | `queue`, `arrivals` | who waits, in which order; who comes when |
+//! | `prompts` | a trace's row as a request with keys |
+//! | `cache` | the core's verbs, with policies outside the core consulted |
+//! | [`profile`] | how long a step takes: roofline terms, or a table |
+//! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
+//! | [`report`] | what came of each request, and of all |
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod cache;
+pub mod fixed;
+pub mod options;
+pub mod profile;
+mod prompts;
+mod queue;
+pub mod report;
+mod running;
+mod scheduler;
+pub mod simulate;
+
+pub use cache::Stopped;
+pub use options::{QueueOrder, ServerOptions};
+pub use profile::{Batch, Roofline, StepTable, StepTime, TableError};
+pub use report::{Fate, RequestRecord, ServerReport};
+pub use simulate::simulate;

@@ -1,0 +1,62 @@
+//! How a server is configured.
+
+/// Who of those that wait comes in first. A preempted request comes before all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueOrder {
+    /// In the order of arrival.
+    #[default]
+    Fcfs,
+    /// The highest priority of its class, then in the order of arrival.
+    Priority,
+    /// The shortest prompt, then in the order of arrival.
+    Shortest,
+    /// The one with most prompt tokens cached now, among at most [`QueueOrder::LOOKED_AT`] that wait; with
+    /// more, in the order of arrival.
+    LongestPrefix,
+}
+
+impl QueueOrder {
+    /// Waiting requests whose prefixes are looked up before each admission, at most.
+    pub const LOOKED_AT: usize = 128;
+}
+
+/// A server's configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerOptions {
+    /// Sequences that run at once, at most.
+    pub max_num_seqs: u32,
+    /// Tokens that a step computes, at most.
+    pub max_num_batched_tokens: u32,
+    /// Who comes in first.
+    pub order: QueueOrder,
+    /// Priority of each class of the trace, in the order of [`kvframe_trace::Trace::classes`]; larger
+    /// is more important. A class that is not listed, and a request without one, has 0.
+    pub priorities: Vec<i32>,
+    /// The time between arrivals is divided by this.
+    pub load: f64,
+    /// A turn of a session arrives when the turn before has ended and the trace's time between their
+    /// arrivals has passed.
+    pub closed_loop: bool,
+    /// Blocks that decoding fills become findable, as those of prompts do.
+    pub cache_generated: bool,
+    /// Every step takes this many times what the profile says.
+    pub time_factor: f64,
+    /// Every step is simulated by itself. The result is the same, only later.
+    pub every_step: bool,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            max_num_seqs: 256,
+            max_num_batched_tokens: 8_192,
+            order: QueueOrder::default(),
+            priorities: Vec::new(),
+            load: 1.0,
+            closed_loop: false,
+            cache_generated: true,
+            time_factor: 1.0,
+            every_step: false,
+        }
+    }
+}

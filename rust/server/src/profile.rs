@@ -1,0 +1,51 @@
+//! How long a step takes.
+
+mod roofline;
+mod table;
+
+pub use roofline::Roofline;
+pub use table::{StepTable, TableError, TableRow};
+
+/// What a step computes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Tokens of prompts, and of what is computed again.
+    pub prefill_tokens: u32,
+    /// Pairs of such a token and a token that it attends to, itself included.
+    pub prefill_pairs: u64,
+    /// Sequences that compute one token of their answer.
+    pub n_decode: u32,
+    /// Tokens that those attend to, all together.
+    pub kv_decode: u64,
+}
+
+impl Batch {
+    /// Tokens computed.
+    pub fn num_tokens(&self) -> u32 {
+        self.prefill_tokens + self.n_decode
+    }
+
+    /// A sequence computes `count` tokens behind its first `computed`.
+    pub fn add(&mut self, computed: u32, count: u32, decodes: bool) {
+        if decodes {
+            self.n_decode += 1;
+            self.kv_decode += u64::from(computed) + 1;
+        } else {
+            let (from, count) = (u64::from(computed), u64::from(count));
+            self.prefill_tokens += count as u32;
+            self.prefill_pairs += count * from + count * (count + 1) / 2;
+        }
+    }
+}
+
+/// Says how long steps take.
+pub trait StepTime {
+    /// Seconds of a step; more than 0.
+    fn seconds(&self, batch: &Batch) -> f64;
+}
+
+impl<F: Fn(&Batch) -> f64> StepTime for F {
+    fn seconds(&self, batch: &Batch) -> f64 {
+        self(batch)
+    }
+}

@@ -1,0 +1,154 @@
+//! A trace's rows as requests: keys for the blocks of the prompt, and for those that decoding fills.
+
+use kvframe_core::sequence::Meta;
+use kvframe_core::{Error, Key, Manager, Request};
+use kvframe_trace::replay::node_key;
+use kvframe_trace::{Mode, NEVER, NO_SESSION, ReplayPlan, Trace};
+
+use crate::options::ServerOptions;
+use crate::running::Progress;
+
+/// The requests of a trace, as the core is asked for them.
+pub(crate) struct Prompts<'a> {
+    trace: &'a Trace,
+    plan: &'a ReplayPlan,
+    metas: Vec<Meta>,
+    /// For each request, the turn after it whose prompt goes on from its answer, if one does.
+    continued: Vec<Option<usize>>,
+    cache_generated: bool,
+}
+
+/// A key for block `at` of request `i` that no other block has.
+fn own_key(i: usize, at: usize) -> Key {
+    Key(!node_key(i as u32).0 ^ at as u128)
+}
+
+impl<'a> Prompts<'a> {
+    /// `plan` is the trace's plan of a mode that counts full blocks; `next` the turn after each
+    /// request.
+    pub fn new(
+        trace: &'a Trace,
+        plan: &'a ReplayPlan,
+        next: &[Option<usize>],
+        options: &ServerOptions,
+    ) -> Self {
+        let mut prompts = Self {
+            trace,
+            plan,
+            metas: metas(trace, &options.priorities),
+            continued: Vec::new(),
+            cache_generated: options.cache_generated,
+        };
+        if options.cache_generated {
+            let goes_on =
+                |(i, next): (usize, &Option<usize>)| next.filter(|&j| prompts.is_continued(i, j));
+            prompts.continued = next.iter().enumerate().map(goes_on).collect();
+        }
+        prompts
+    }
+
+    /// Tokens of the prompt of request `i`: a server computes at least one.
+    pub fn prompt(&self, i: usize) -> u32 {
+        self.trace.requests[i].input_tokens.max(1)
+    }
+
+    /// Tokens of its answer: a server samples at least one.
+    pub fn answer(&self, i: usize) -> u32 {
+        self.trace.requests[i].output_tokens.max(1)
+    }
+
+    /// Tokens whose KV it has at its end: the last one sampled is never computed.
+    pub fn known(&self, i: usize) -> u32 {
+        self.prompt(i).saturating_add(self.answer(i) - 1)
+    }
+
+    /// Its priority.
+    pub fn priority(&self, i: usize) -> i32 {
+        self.metas[i].priority
+    }
+
+    /// Whether the prompt of `j` begins with all of `i`'s prompt and is long enough for its answer.
+    fn is_continued(&self, i: usize, j: usize) -> bool {
+        let blocks = self.trace.blocks(i, Mode::Engine) as usize;
+        let (before, after) = (self.trace.chain(i), self.trace.chain(j));
+        self.prompt(j) >= self.known(i) && after.get(..blocks) == before.get(..blocks)
+    }
+
+    /// Request `i`, as far as it has come. Its blocks from `own_from` on get keys of their own where
+    /// another's could be found that must not be: the last token known is always computed.
+    pub fn ask(
+        &self,
+        i: usize,
+        progress: &mut Progress,
+        manager: &Manager,
+        asked: &mut Request,
+    ) -> Result<(), Error> {
+        let size = self.trace.block_size;
+        let target = self.prompt(i) + progress.sampled;
+        asked.num_tokens = self.known(i);
+        // Slots for what is to be computed before the next token, and not for the answer behind it.
+        asked.until = target.next_multiple_of(size).min(asked.num_tokens);
+        asked.meta = self.metas[i];
+        asked.resumed = progress.lost > 0;
+        self.fill(i, progress.own_from, manager.needs_future(), asked);
+        let limit = (target - 1) / size;
+        let could_hit = limit < progress.own_from && (limit as usize) < asked.keys.len();
+        if could_hit && manager.lookup_request(&*asked)?.tokens > limit * size {
+            progress.own_from = limit;
+            self.fill(i, limit, manager.needs_future(), asked);
+        }
+        Ok(())
+    }
+
+    /// Keys and next uses of the blocks of request `i`.
+    fn fill(&self, i: usize, own_from: u32, needs_future: bool, asked: &mut Request) {
+        let Request { keys, next_use, .. } = asked;
+        keys.clear();
+        next_use.clear();
+        let shared = self.shared(i);
+        let prompt = self.trace.blocks(i, Mode::Engine) as usize;
+        let all = (self.known(i) / self.trace.block_size) as usize;
+        let all = if self.cache_generated { all } else { prompt };
+        let nodes = &shared[..shared.len().min(all).min(own_from as usize)];
+        keys.extend(nodes.iter().map(|&node| node_key(node)));
+        keys.extend((nodes.len()..all).map(|at| own_key(i, at)));
+        if needs_future {
+            let told = prompt.min(nodes.len());
+            let from = self.plan.offsets[i] as usize;
+            next_use.extend_from_slice(&self.plan.next_use[from..from + told]);
+            let turn = self.continued.get(i).copied().flatten().map_or(NEVER, |j| j as u32);
+            next_use.extend((told..nodes.len()).map(|_| turn));
+            next_use.resize(all, NEVER);
+        }
+    }
+
+    /// Nodes of the blocks that another request may have: those of the prompt, and of the answer where
+    /// the turn after goes on from it.
+    fn shared(&self, i: usize) -> &[u32] {
+        let j = self.continued.get(i).copied().flatten().unwrap_or(i);
+        &self.trace.chain(j)[..self.trace.blocks(j, Mode::Engine) as usize]
+    }
+
+    /// The first block of request `i` that can have a key of its own from the start.
+    pub fn own_from(&self, i: usize) -> u32 {
+        self.shared(i).len() as u32
+    }
+}
+
+/// What policies may know of each request.
+fn metas(trace: &Trace, priorities: &[i32]) -> Vec<Meta> {
+    let mut turns = vec![0; trace.sessions.len()];
+    let class = |i: usize| trace.class_of.get(i).copied().unwrap_or(0);
+    let meta = |(i, session): (usize, u32)| {
+        let named = usize::from(class(i)).checked_sub(1);
+        let priority = named.and_then(|at| priorities.get(at)).copied().unwrap_or(0);
+        let meta = Meta { priority, ..Meta::default() };
+        if session == NO_SESSION {
+            return meta;
+        }
+        let turn = &mut turns[session as usize];
+        *turn += 1;
+        Meta { session: trace.sessions[session as usize], turn: *turn - 1, ..meta }
+    };
+    trace.requests.iter().map(|request| request.session).enumerate().map(meta).collect()
+}

@@ -1,0 +1,1 @@
+"""Traces through a simulated server."""

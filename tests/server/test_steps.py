@@ -1,0 +1,97 @@
+"""A server of steps: the same twice, together or one by one, and as its options say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import _core
+from kvframe.bench.traces import load
+from kvframe.errors import UsageError
+
+from .traffic import BLOCK, roofline, serve, small
+
+CLOCK = ("seconds",)
+SERVERS: list[dict[str, Any]] = [
+    {},
+    {"max_num_seqs": 3, "max_num_batched_tokens": 64},
+    {"order": "shortest", "load": 2.0},
+    {"order": "longest-prefix", "max_num_seqs": 2},
+    {"cache_generated": False, "load": 4.0},
+]
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name in one.keys() - CLOCK:
+        a, b = one[name], other[name]
+        same = a.tobytes() == b.tobytes() if isinstance(a, np.ndarray) else a == b
+        assert same, name
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=str)
+@pytest.mark.parametrize("policy", ["lru", "lfuda", "opt-forced", "s3-fifo"])
+def test_steps_taken_together_give_the_same_bytes(policy: str, server: dict[str, Any]) -> None:
+    together = serve(small(), policy, 80, **server)
+    assert_same(together, serve(small(), policy, 80, **server))
+    assert_same(together, serve(small(), policy, 80, every_step=True, **server))
+    assert (together["fate"] == 1).all()
+
+
+def test_a_whole_trace_taken_together_gives_the_same_bytes() -> None:
+    trace = load("synthetic").trace
+    together = serve(trace, "lru", 2000)
+    assert_same(together, serve(trace, "lru", 2000, every_step=True))
+    assert together["preemptions"].sum() > 0
+
+
+def test_less_memory_preempts_and_a_request_too_large_is_rejected() -> None:
+    raw = serve(small(), "lru", 27, load=4.0)
+    columns = small().columns()
+    tokens = columns["input_tokens"] + columns["output_tokens"].clip(1) - 1
+    fits = -(-tokens.astype(np.int64) // BLOCK) <= 27
+    assert not fits.all()
+    assert ((raw["fate"] == 1) == fits).all()
+    assert ((raw["fate"] == 2) == ~fits).all()
+    assert raw["preemptions"].sum() > 0
+    assert raw["recomputed_tokens"].sum() > 0
+
+
+def test_a_closed_loop_waits_for_the_turn_before() -> None:
+    rows = [("a", 0, 40, 9, [1, 2]), ("b", 10, 33, 4, [7, 8]), ("a", 500, 50, 1, [1, 2, 3])]
+    names = ("session_id", "timestamp", "input_length", "output_length", "hash_ids")
+    lines = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows).encode()
+    trace = _core.Trace.parse(lines, "turns", BLOCK)
+    raw = serve(trace, "lru", 50, closed_loop=True, load=2.0)
+    assert raw["arrival"].tolist() == [0.0, 0.005, raw["end"][0] + 0.5]
+    # The second turn goes on from the answer of the first, which filled the third block.
+    assert raw["cached_tokens"].tolist() == [0, 0, 48]
+    raw = serve(trace, "lru", 50, load=2.0, cache_generated=False)
+    assert raw["arrival"].tolist() == [0.0, 0.005, 0.25]
+    assert raw["cached_tokens"].tolist() == [0, 0, 32]
+
+
+def test_the_important_class_comes_first() -> None:
+    row = {"input_length": 16, "output_length": 2}
+    rows = [row | {"timestamp": i, "hash_ids": [i], "type": of} for i, of in enumerate("aab")]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    trace = _core.Trace.parse(text.encode(), "classes", BLOCK)
+    one = {"max_num_seqs": 1, "order": "priority"}
+    assert serve(trace, "lru", 9, priorities=[0, 1], **one)["start"].argsort().tolist() == [0, 2, 1]
+    assert serve(trace, "lru", 9, priorities=[1, 0], **one)["start"].argsort().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
+        ({"load": 0.0}, "load = 0: must be above 0"),
+        ({"order": "random"}, 'order = "random": must be fcfs, priority, shortest or longest-'),
+    ],
+)
+def test_impossible_servers_are_refused(server: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+        _core.serve(small(), "lru", 80, roofline(), **server)
