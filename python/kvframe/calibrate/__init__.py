@@ -12,9 +12,10 @@
 from kvframe.calibrate.grid import Step, fitted, held_out
 from kvframe.calibrate.profile import Profile, Steps, fit
 from kvframe.calibrate.shape import ModelShape
-from kvframe.calibrate.store import Measured, read_profile, write_profile
+from kvframe.calibrate.store import SHIPPED, Measured, read_profile, write_profile
 
 __all__ = [
+    "SHIPPED",
     "Measured",
     "ModelShape",
     "Profile",

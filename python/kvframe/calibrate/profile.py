@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from kvframe._core import StepProfile
 from kvframe.errors import UsageError
 
 KNOTS = (64, 128, 256)
 """Tokens from which on a further token may cost another time: matrix kernels change tiles there."""
-SHORT_CHUNK = 64
-"""A chunk of fewer tokens attends to what is before it as slowly as one of so many."""
 COLUMNS = ("num_tokens", "n_decode", "kv_decode", "prefill_chunk", "step_us")
 
 Floats = npt.NDArray[np.float64]
@@ -73,7 +72,7 @@ class Steps:
     @property
     def pairs(self) -> Floats:
         """Pairs of a prompt token and a token that it attends to."""
-        rows = np.where(self.prefill_chunk > 0, np.maximum(self.prefill_chunk, SHORT_CHUNK), 0)
+        rows = np.where(self.prefill_chunk > 0, np.maximum(self.prefill_chunk, StepProfile.SHORT_CHUNK), 0)
         return rows * self.kv_prefill + self.prefill_chunk * (self.prefill_chunk + 1) / 2
 
 
@@ -103,6 +102,16 @@ class Profile:
         terms = np.array([self.fixed, *slopes, self.sequence, self.kv_token, self.pair])
         predicted: Floats = _features(steps) @ terms
         return predicted
+
+    def for_core(self) -> StepProfile:
+        """The same for a simulated server, in seconds; the host's part is in every step."""
+        return StepProfile.fitted(
+            (self.fixed + self.host) / 1e6,
+            [(knot, each / 1e6) for knot, each in zip((0, *KNOTS), self.tokens, strict=True)],
+            self.sequence / 1e6,
+            self.kv_token / 1e6,
+            self.pair / 1e6,
+        )
 
     def errors(self, steps: Steps) -> Floats:
         """Relative error of each step: 0.05 where the prediction is 5 % above the time."""

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kvframe_server::profile::TableRow;
-use kvframe_server::{Roofline, StepTable, StepTime};
+use kvframe_server::{Batch, Fitted, Roofline, StepTable, StepTime};
 use kvframe_trace::replay::FixedRates;
 use pyo3::prelude::*;
 
@@ -59,6 +59,36 @@ impl StepProfile {
         let roofline = Roofline { host, weights, token, kv_token, pair };
         Ok(Self { source: Source::Steps(Arc::new(roofline)) })
     }
+
+    /// Terms fitted to measured steps, in seconds: of any step; from so many tokens on, of each further one,
+    /// the first from 0; of a decoding sequence; of reading one token's KV; of the attention of one prompt
+    /// token to one token.
+    #[staticmethod]
+    fn fitted(
+        py: Python<'_>,
+        fixed: f64,
+        tokens: Vec<(f64, f64)>,
+        sequence: f64,
+        kv_token: f64,
+        pair: f64,
+    ) -> PyResult<Self> {
+        let rises = tokens.first().is_none_or(|first| first.0 == 0.0)
+            && tokens.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let each = tokens.iter().map(|&(_, seconds)| seconds);
+        let mut terms = each.chain([fixed, sequence, kv_token, pair]);
+        if !rises || fixed <= 0.0 || terms.any(|term| !term.is_finite() || term < 0.0) {
+            return Err(usage(
+                py,
+                "fitted terms: must be 0 or more, fixed above 0, and tokens rise from 0".into(),
+            ));
+        }
+        let fitted = Fitted { fixed, tokens, sequence, kv_token, pair };
+        Ok(Self { source: Source::Steps(Arc::new(fitted)) })
+    }
+
+    /// Tokens of a chunk below which its attention takes no less time.
+    #[classattr]
+    const SHORT_CHUNK: u32 = Batch::SHORT_CHUNK;
 
     /// Measured steps: of each, the sequences that decoded, the tokens that those attended to, the prompt
     /// tokens, and its seconds.

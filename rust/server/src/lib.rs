@@ -14,7 +14,7 @@
 //! | `queue`, `arrivals` | who waits, in which order; who comes when |
 //! | `prompts` | a trace's row as a request with keys |
 //! | `cache` | the core's verbs, with policies outside the core consulted |
-//! | [`profile`] | how long a step takes: roofline terms, or a table |
+//! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
 //! | [`report`] | what came of each request, and of all |
 #![forbid(unsafe_code)]
@@ -33,6 +33,6 @@ pub mod simulate;
 
 pub use cache::Stopped;
 pub use options::{QueueOrder, ServerOptions};
-pub use profile::{Batch, Roofline, StepTable, StepTime, TableError};
+pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::simulate;

@@ -1,8 +1,10 @@
 //! How long a step takes.
 
+mod fitted;
 mod roofline;
 mod table;
 
+pub use fitted::Fitted;
 pub use roofline::Roofline;
 pub use table::{StepTable, TableError, TableRow};
 
@@ -13,6 +15,8 @@ pub struct Batch {
     pub prefill_tokens: u32,
     /// Pairs of such a token and a token that it attends to, itself included.
     pub prefill_pairs: u64,
+    /// Pairs that chunks of fewer than [`Batch::SHORT_CHUNK`] tokens would have more if they had so many.
+    pub short_chunk_pairs: u64,
     /// Sequences that compute one token of their answer.
     pub n_decode: u32,
     /// Tokens that those attend to, all together.
@@ -20,6 +24,9 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Tokens of a chunk that attention kernels take as one tile: fewer are no faster.
+    pub const SHORT_CHUNK: u32 = 64;
+
     /// Tokens computed.
     pub fn num_tokens(&self) -> u32 {
         self.prefill_tokens + self.n_decode
@@ -34,6 +41,7 @@ impl Batch {
             let (from, count) = (u64::from(computed), u64::from(count));
             self.prefill_tokens += count as u32;
             self.prefill_pairs += count * from + count * (count + 1) / 2;
+            self.short_chunk_pairs += u64::from(Self::SHORT_CHUNK).saturating_sub(count) * from;
         }
     }
 }

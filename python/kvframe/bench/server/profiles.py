@@ -1,10 +1,11 @@
-"""How long a step takes: ``fixed``, ``roofline`` or a table in a file.
+"""How long a step takes: ``fixed``, ``roofline``, measured terms, or a table in a file.
 
 ``fixed:prefill=50000,decode_ms=20``: two rates, as the timed mode of `kvframe bench run` has them;
 its server computes one prompt after the other. ``roofline:weights=1.43,kv=1.2,compute=1.5,
 attention=2,host_us=200``: what a step reads and computes, at what the card's data sheet gives, each
 times a factor, and the host's time. ``FILE.csv``: measured steps, with the columns num_tokens,
-n_decode, kv_decode, prefill_chunk and step_us.
+n_decode, kv_decode, prefill_chunk and step_us. ``h200-8b`` or ``FILE.toml``: terms that
+`kvframe calibrate` fitted to measured steps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kvframe import _core
 from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.bench.server.cards import Card
 from kvframe.bench.server.shape import Shape
+from kvframe.calibrate import SHIPPED, read_profile
 from kvframe.config.values import build
 from kvframe.errors import ConfigError, UsageError
 from kvframe.spelling import did_you_mean
@@ -88,8 +90,13 @@ def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
     if name not in ("fixed", "roofline"):
         if Path(text).suffix == ".csv":
             return Profile(text, read_table(Path(text)))
-        near = did_you_mean(name, ("fixed", "roofline"))
-        raise ConfigError(f"--profile {text}: must be fixed, roofline or FILE.csv{near}")
+        if Path(text).suffix == ".toml" or text in SHIPPED:
+            return Profile(text, _fitted(SHIPPED.get(text, Path(text))))
+        known = ("fixed", "roofline", *SHIPPED)
+        raise ConfigError(
+            f"--profile {text}: must be {', '.join(known)}, FILE.csv or FILE.toml"
+            f"{did_you_mean(name, known)}"
+        )
     origins = OptionOrigins("--profile")
     values = keyed(given.split(","), f"--profile {text}") if colon else {}
     if name == "fixed":
@@ -97,6 +104,15 @@ def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
         steps = _core.StepProfile.fixed(fixed.prefill, fixed.decode_ms / 1e3)
         return Profile(text, steps, is_fixed=True)
     return Profile(text, build(Roofline, values, name, origins).steps(card, shape), uses_card=True)
+
+
+def _fitted(path: Path) -> _core.StepProfile:
+    try:
+        return read_profile(path).for_core()
+    except OSError as error:
+        raise ConfigError(f"--profile {path}: {error.strerror}") from None
+    except UsageError as error:
+        raise ConfigError(str(error)) from None
 
 
 def read_table(path: Path) -> _core.StepProfile:

@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn seconds(table: &StepTable, n_decode: u32, kv_decode: u64, prefill_tokens: u32) -> f64 {
-        table.seconds(&Batch { prefill_tokens, prefill_pairs: 0, n_decode, kv_decode })
+        table.seconds(&Batch { prefill_tokens, n_decode, kv_decode, ..Batch::default() })
     }
 
     #[test]
