@@ -1477,11 +1477,11 @@ class Trace:
         """
         Number of requests.
         """
-    def retimed(self, /, timestamp_ms: Any) -> Trace:
+    def retimed(self, /, timestamp_ms: Incomplete) -> Trace:
         """
         The same requests at other times (int64 milliseconds), one each; they ascend.
         """
-    def subset(self, /, indices: Any) -> Trace:
+    def subset(self, /, indices: Incomplete) -> Trace:
         """
         The requests at these indices, which ascend.
         """
