@@ -1088,6 +1088,48 @@ class Slots:
         """
 
 @final
+class StepProfile:
+    """
+    How long a simulated server's steps take.
+    """
+    @staticmethod
+    def fixed(
+        prefill: SupportsFloat | SupportsIndex, decode: SupportsFloat | SupportsIndex
+    ) -> StepProfile:
+        """
+        Two rates: prompt tokens a second, one prompt after the other, and seconds a token of an answer,
+        whatever else runs.
+        """
+    @staticmethod
+    def roofline(
+        host: SupportsFloat | SupportsIndex,
+        weights: SupportsFloat | SupportsIndex,
+        token: SupportsFloat | SupportsIndex,
+        kv_token: SupportsFloat | SupportsIndex,
+        pair: SupportsFloat | SupportsIndex,
+    ) -> StepProfile:
+        """
+        Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
+        reading one token's KV, and of the attention of one prompt token to one token.
+        """
+    @staticmethod
+    def table(
+        rows: SupportsGetItem[
+            int,
+            tuple[
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+            ],
+        ],
+    ) -> StepProfile:
+        """
+        Measured steps: of each, the sequences that decoded, the tokens that those attended to, the prompt
+        tokens, and its seconds.
+        """
+
+@final
 class TierGate:
     """
     One tier's admission policy; `kvframe.tiers` has the face for users.
@@ -1477,11 +1519,11 @@ class Trace:
         """
         Number of requests.
         """
-    def retimed(self, /, timestamp_ms: Any) -> Trace:
+    def retimed(self, /, timestamp_ms: Incomplete) -> Trace:
         """
         The same requests at other times (int64 milliseconds), one each; they ascend.
         """
-    def subset(self, /, indices: Any) -> Trace:
+    def subset(self, /, indices: Incomplete) -> Trace:
         """
         The requests at these indices, which ascend.
         """
@@ -1638,6 +1680,35 @@ def rewrite_rows(
     """
     Reads a stream as `Trace.read` does and writes its requests to `out` as JSONL rows, one by one;
     answers how many. Of the blocks only the distinct ones are kept in memory.
+    """
+
+def serve(
+    trace: Trace,
+    policy: Any,
+    capacity: SupportsIndex | None,
+    profile: StepProfile,
+    options: dict | None = None,
+    *,
+    max_num_seqs: SupportsIndex = 256,
+    max_num_batched_tokens: SupportsIndex = 8192,
+    order: str = "fcfs",
+    priorities: SupportsGetItem[int, SupportsIndex] = ...,
+    load: SupportsFloat | SupportsIndex = 1.0,
+    closed_loop: bool = False,
+    cache_generated: bool = True,
+    time_factor: SupportsFloat | SupportsIndex = 1.0,
+    every_step: bool = False,
+    admission: Any | None = None,
+    admission_options: dict | None = None,
+    matcher: Any | None = None,
+) -> dict:
+    """
+    Serves a trace with a simulated server, whose blocks the core holds.
+
+    `policy`, `admission` and `matcher` are as `replay` takes them; `capacity` counts blocks, None holds
+    everything. `priorities` has one for each class of the trace. Times between arrivals are divided by
+    `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column
+    for each fact of the requests.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

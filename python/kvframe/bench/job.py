@@ -175,8 +175,8 @@ class Job:
     def estimate(self) -> Estimate:
         """What the run would take, without running any of it."""
         request = self.request
-        build = build_name()
-        store = ResultStore(request.out, build) if request.out is not None else None
+        kept = request.out is not None and request.out.is_dir()
+        store = ResultStore(request.out, build_name()) if kept and request.out else None
         return estimate(self.plans, store, request.jobs)
 
     def _notes(self, outcome: Outcome) -> list[str]:

@@ -10,6 +10,7 @@ use crate::options::ServerOptions;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
 use crate::report::ServerReport;
+use crate::running::Running;
 use crate::scheduler::{Scheduled, Scheduler};
 
 /// Steps between two looks whether the host wants to stop.
@@ -105,7 +106,7 @@ impl Simulation<'_> {
     fn advance(&mut self, Scheduled { mut batch, is_steady }: Scheduled) -> u32 {
         let running = &self.scheduler.running;
         let most = if is_steady && !self.options.every_step {
-            running.iter().map(|one| one.quiet_steps()).min().unwrap_or(1)
+            running.iter().map(Running::quiet_steps).min().unwrap_or(1)
         } else {
             1
         };

@@ -12,6 +12,7 @@ import msgspec
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.summary import short
 from kvframe.bench.server.verdict import Cells, sentence
 
 NOTES = (
@@ -69,10 +70,10 @@ def _felt(cells: Sequence[ServerCell]) -> Table:
     table = Table("What users feel, TTFT and E2E in s, ITL in ms", header)
     for cell in cells:
         row = [cell.policy, f"{cell.load:g}", f"{cell.token_hit_rate:.4f}"]
-        row += [_short(v) for v in (cell.ttft_mean, cell.ttft_p50, cell.ttft_p90, cell.ttft_p99)]
+        row += [short(v) for v in (cell.ttft_mean, cell.ttft_p50, cell.ttft_p90, cell.ttft_p99)]
         itl = (cell.itl_mean, cell.itl_p50, cell.itl_p90, cell.itl_p99)
-        row += [_short(v, 1e3) for v in itl]
-        row += [_short(v) for v in (cell.e2e_mean, cell.e2e_p50, cell.e2e_p90, cell.e2e_p99)]
+        row += [short(v, 1e3) for v in itl]
+        row += [short(v) for v in (cell.e2e_mean, cell.e2e_p50, cell.e2e_p90, cell.e2e_p99)]
         table.rows.append(row)
     return table
 
@@ -83,21 +84,12 @@ def _done(cells: Sequence[ServerCell]) -> Table:
     table = Table("What the server does", header)
     for cell in cells:
         kv = "-" if cell.kv_utilisation is None else f"{cell.kv_utilisation:.0%}"
-        row = [cell.policy, f"{cell.load:g}", _short(cell.requests_per_second)]
-        row += ["-" if cell.goodput is None else _short(cell.goodput)]
+        row = [cell.policy, f"{cell.load:g}", short(cell.requests_per_second)]
+        row += ["-" if cell.goodput is None else short(cell.goodput)]
         row += [f"{cell.output_tokens_per_second:,.0f}", f"{cell.utilisation:.0%}", kv]
-        row += [_short(cell.mean_running), _short(cell.mean_waiting), f"{cell.preemptions:,}"]
+        row += [short(cell.mean_running), short(cell.mean_waiting), f"{cell.preemptions:,}"]
         computed = cell.prefill_tokens + cell.decode_tokens
         row += [f"{n:,}" for n in (computed, cell.reused_tokens, cell.recomputed_tokens)]
         row += [f"{cell.rejected:,}", f"{cell.unfinished:,}"]
         table.rows.append(row)
     return table
-
-
-def _short(value: float | None, unit: float = 1.0) -> str:
-    """Four digits, and never an exponent."""
-    if value is None:
-        return "-"
-    shown = value * unit
-    digits = 3 if shown < 10 else 2 if shown < 100 else 1 if shown < 1000 else 0
-    return f"{shown:,.{digits}f}"

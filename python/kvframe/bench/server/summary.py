@@ -72,3 +72,12 @@ def kept(found: Times, sla: Sla) -> int:
         if most is not None:
             good &= ~(values > most)
     return int(good.sum())
+
+
+def short(value: float | None, unit: float = 1.0) -> str:
+    """Four digits, and never an exponent."""
+    if value is None:
+        return "-"
+    shown = value * unit
+    digits = 3 if shown < 10 else 2 if shown < 100 else 1 if shown < 1000 else 0
+    return f"{shown:,.{digits}f}"

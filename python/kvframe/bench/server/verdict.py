@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvframe.bench.policies import BASELINE
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.summary import short
 
 FACTORS = (0.7, 1.4)
 """What all step times are multiplied with, to see whether the ranking stays."""
@@ -73,8 +74,8 @@ class _Field:
 
     def shown(self, cell: ServerCell) -> str:
         """A policy and its figures."""
-        promised = f"{cell.goodput:.3g} good requests/s, " if self.by_goodput else ""
-        return f"{cell.policy} {promised}mean TTFT {cell.ttft_mean or 0:.3g} s"
+        promised = f"{short(cell.goodput)} good requests/s, " if self.by_goodput else ""
+        return f"{cell.policy} {promised}mean TTFT {short(cell.ttft_mean)} s"
 
     def said(self) -> str:
         """The figures, and who is ahead."""
