@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ class LogFollower:
         for _, call in groupby(events, key=lambda event: event.tick):
             self._call(list(call), log.requests)
 
-    def _call(self, events: list[Event], requests: dict[int, Request]) -> None:
+    def _call(self, events: list[Event], requests: Mapping[int, Request]) -> None:
         for event in events:
             if event.kind is K.RESET:
                 self.shadows.reset()

@@ -53,8 +53,8 @@ class ShadowSet:
             shadow differs from the engine says whether the others can be trusted.
         chained: Whether a block is evicted only after those that follow it, as in a
             `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
-        stride: Follow every such block alone, in pools that are as much smaller: less work, for an
-            error of some tenths of a point.
+        stride: Follow every such block alone, in pools that are as much smaller: less work, for
+            pools of tens of thousands of blocks. Small ones are too coarse then.
         backlog: Steps that may wait.
 
     Raises:

@@ -55,8 +55,8 @@ class Traffic:
         # What is noted, and not worked off.
         self._found = 0
         self._allocated: list[_Allocated] = []
-        self._ended: list[Any] = []
-        self._noted: list[tuple[Any, list[Any], list[_Allocated]]] = []
+        self._ended: list[tuple[Any, int]] = []
+        self._noted: list[tuple[Any, list[tuple[Any, int]], list[_Allocated]]] = []
 
     # --- notes ------------------------------------------------------------------------------------
 
@@ -70,15 +70,15 @@ class Traffic:
 
     def finished(self, request: Any) -> None:
         """A request has ended; its blocks are about to be freed."""
-        self._ended.append(request)
+        # The last token was sampled, and is never computed.
+        known = request.num_tokens - (request.num_output_tokens > 0)
+        self._ended.append((request, min(request.num_computed_tokens, known)))
 
     def scheduled(self, output: Any) -> None:
         """A step is scheduled."""
         self._noted.append((output, self._ended, self._allocated))
-        if self._ended:
-            self._ended = []
-        if self._allocated:
-            self._allocated = []
+        # New ones even where they are empty: what comes later belongs to the next step.
+        self._ended, self._allocated = [], []
         if len(self._noted) >= BATCH:
             self.work_off()
 
@@ -91,7 +91,7 @@ class Traffic:
             self._filling.pop(self._step - 1, None)
             self._step += 1
             scheduled = output.num_scheduled_tokens
-            gone = [self._end(request) for request in ended]
+            gone = [self._end(*each) for each in ended]
             grown = self._grown(output.scheduled_cached_reqs, scheduled)
             if not (grown or gone or allocated or output.preempted_req_ids):
                 continue
@@ -108,15 +108,12 @@ class Traffic:
                 ],
             )
 
-    def _end(self, request: Any) -> Progress | None:
+    def _end(self, request: Any, computed: int) -> Progress | None:
         followed = self._running.pop(request.request_id, None)
         self._numbers.pop(request.request_id, None)
         if followed is None:
             return None
         followed.live = False
-        # The last token was sampled, and is never computed.
-        known = request.num_tokens - (request.num_output_tokens > 0)
-        computed = min(request.num_computed_tokens, known)
         return self._progress(followed, computed, computed)
 
     def _grown(self, cached: Any, scheduled: dict[str, int]) -> list[Progress]:
