@@ -135,9 +135,10 @@ impl ShadowSet {
             return Ok(());
         }
         for shadow in &mut self.shadows {
-            match ends {
-                true => shadow.end(progress.id, &mut self.requests)?,
-                false => shadow.grow(progress.id, &mut self.requests)?,
+            if ends {
+                shadow.end(progress.id, &mut self.requests)?;
+            } else {
+                shadow.grow(progress.id, &mut self.requests)?;
             }
         }
         Ok(())

@@ -106,13 +106,9 @@ impl ShadowPool {
         while at < keys.len() && held.pending > 0 {
             let copy = if self.chained { self.find(&keys[at..]) } else { Vec::new() };
             if copy.is_empty() {
-                let fresh = match self.chained {
-                    // The next that is there already ends what is new.
-                    true => {
-                        keys[at..].iter().take_while(|&&key| self.find(&[key]).is_empty()).count()
-                    }
-                    false => keys.len() - at,
-                };
+                // The next that is there already ends what is new.
+                let is_new = |&&key: &&Key| !self.chained || self.find(&[key]).is_empty();
+                let fresh = keys[at..].iter().take_while(is_new).count();
                 let new = fresh.min(held.pending as usize);
                 self.enter(held, &keys[at..at + new], info);
             } else {

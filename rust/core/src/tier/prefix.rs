@@ -54,6 +54,8 @@ impl TierPolicy {
 
     /// Another block was seen under the key of each of these.
     pub(crate) fn note_copies(&mut self, blocks: [BlockId; 2]) {
-        blocks.iter().for_each(|&block| self.pool.set_duplicated(block, true));
+        for block in blocks {
+            self.pool.set_duplicated(block, true);
+        }
     }
 }
