@@ -955,6 +955,104 @@ class RouterIndex:
     def workers(self, /) -> list[int]: ...
 
 @final
+class ShadowSet:
+    """
+    Shadows behind a thread of their own; `kvframe.shadow.ShadowSet` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        shadows: SupportsGetItem[int, tuple[Any, dict | None, SupportsIndex]],
+        *,
+        block_size: SupportsIndex,
+        stride: SupportsIndex,
+        chained: bool,
+        backlog: SupportsIndex,
+    ) -> ShadowSet:
+        """
+        A set of `shadows`; `backlog` steps wait for the thread at the most.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts every shadow, once it has caught up.
+        """
+    def close(self, /) -> None:
+        """
+        Ends the thread; steps that come later are left out.
+        """
+    def counts(self, /) -> list[tuple[int, int, int, int, int, int, int, int, int]]:
+        """
+        What each shadow has counted.
+        """
+    def dropped(self, /) -> int:
+        """
+        Requests that were lost because the thread was too far behind.
+        """
+    def failure(self, /) -> str | None:
+        """
+        Why the shadows run no more; None while they do.
+        """
+    def flush(self, /, seconds: SupportsFloat | SupportsIndex) -> bool:
+        """
+        Waits until every step that was given is carried out. False if it took longer than `seconds`.
+        """
+    def reset(self, /) -> None:
+        """
+        The engine has reset its prefix cache.
+        """
+    def run(self, /, trace: Trace) -> None:
+        """
+        The requests of a trace, one after the other.
+        """
+    def step(
+        self,
+        /,
+        ended: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsIndex,
+                SupportsIndex,
+            ],
+        ],
+        grown: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsIndex,
+                SupportsIndex,
+            ],
+        ],
+        preempted: SupportsGetItem[int, SupportsIndex],
+        begun: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsIndex,
+                SupportsIndex,
+                SupportsIndex,
+                SupportsIndex,
+                SupportsIndex,
+                bool,
+                tuple[
+                    SupportsIndex | str,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsGetItem[int, SupportsIndex],
+                ],
+            ],
+        ],
+    ) -> None:
+        """
+        What the engine did in a step; never waits.
+        """
+
+@final
 class Slots:
     """
     Fixed slots; `kvframe.SlotCache` is the face for users.

@@ -32,6 +32,7 @@ COMMANDS = {
     "events": "Read the KV events that running engines publish (vLLM, SGLang, kvframe.wire).",
     "new-plugin": "Write a package that installs, passes its tests and runs.",
     "plugins": "List every policy and store that is installed.",
+    "shadow": "What other policies and sizes would have hit on a recorded log.",
     "tiers": "Count what lies in the stores of a configuration, and clear it.",
     "top": "Watch a running manager: usage, hits, who holds what.",
     "trace": "Look at traces, check them, and make others of them.",

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from kvframe.errors import UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.metrics.families import FAMILIES
-from kvframe.metrics.samples import BatchCounts, Sample, TierStats, samples
+from kvframe.metrics.samples import BatchCounts, Sample, Shadows, TierStats, samples
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -32,6 +32,7 @@ class Collector(_Collector):
         kv: The manager.
         tiers: Its tiers, if it has any.
         publisher: Its publisher of KV events, if it has one.
+        shadows: Its shadows, if it has any.
         engine: The label ``engine`` of every sample: tells the managers of one process apart.
     """
 
@@ -41,9 +42,10 @@ class Collector(_Collector):
         *,
         tiers: TierStats | None = None,
         publisher: BatchCounts | None = None,
+        shadows: Shadows | None = None,
         engine: str = "0",
     ) -> None:
-        self._sources = kv, tiers, publisher
+        self._sources = kv, tiers, publisher, shadows
         self._engine = engine
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
@@ -102,6 +104,7 @@ def serve(
     *,
     tiers: TierStats | None = None,
     publisher: BatchCounts | None = None,
+    shadows: Shadows | None = None,
     engine: str = "0",
     port: int = PORT,
     address: str = "127.0.0.1",
@@ -109,9 +112,10 @@ def serve(
     """Serve a manager's metrics.
 
     Args:
-        kv: As in `Collector`, and the next three.
+        kv: As in `Collector`, and the next four.
         tiers: Likewise.
         publisher: Likewise.
+        shadows: Likewise.
         engine: Likewise.
         port: Where; 0 for any that is free.
         address: The interface: this machine alone unless told otherwise.
@@ -119,5 +123,5 @@ def serve(
     Raises:
         UsageError: The address is none, or in use.
     """
-    collector = Collector(kv, tiers=tiers, publisher=publisher, engine=engine)
+    collector = Collector(kv, tiers=tiers, publisher=publisher, shadows=shadows, engine=engine)
     return Server(collector, port, address)

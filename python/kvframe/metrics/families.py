@@ -90,6 +90,14 @@ FAMILIES: tuple[Family, ...] = (
     _counter("tier_evictions", "Pages that a tier evicted.", "tier"),
     _counter("tier_events", "Whatever else a tier counts, by its name there.", "tier", "event"),
     _counter("moved", "Pages and events between tiers, by their name in Tiers.stats.", "direction"),
+    # --- shadows
+    _counter(
+        "shadow_query_tokens",
+        "Prompt tokens that a shadow has served, by its policy and blocks.",
+        *("policy", "blocks"),
+    ),
+    _counter("shadow_hit_tokens", "Of these, tokens that its pool had.", "policy", "blocks"),
+    _gauge("shadow_trusted", "1 while the shadows' numbers can be trusted, else 0."),
     # --- KV events
     _counter("event_batches", "Batches: published, dropped, replayed, refused.", "outcome"),
 )

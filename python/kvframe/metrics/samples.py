@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from kvframe.manager import KVCacheManager
 from kvframe.registry.discovery import own_version
+from kvframe.shadow import ShadowReport
 
 MOST_OWNERS = 100
 """Owners of pins with samples of their own: those with the most blocks. Owners are free text, and
@@ -33,6 +34,12 @@ class BatchCounts(Protocol):
     """What is read of a publisher: `kvframe.wire.Publisher`."""
 
     def counts(self) -> tuple[int, int, int, int]: ...
+
+
+class Shadows(Protocol):
+    """What is read of shadows: `kvframe.shadow.ShadowSet`, or what ``attach`` gives."""
+
+    def report(self) -> ShadowReport: ...
 
 
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -88,10 +95,14 @@ _MOVED = "moved"
 
 
 def samples(
-    kv: KVCacheManager, tiers: TierStats | None = None, publisher: BatchCounts | None = None
+    kv: KVCacheManager,
+    tiers: TierStats | None = None,
+    publisher: BatchCounts | None = None,
+    shadows: Shadows | None = None,
 ) -> Iterator[Sample]:
     """All samples of now."""
-    for name, labels, value in _all(kv, tiers, publisher):
+    of_shadows = () if shadows is None else _of_shadows(shadows.report())
+    for name, labels, value in (*_all(kv, tiers, publisher), *of_shadows):
         yield Sample(f"kvframe_{name}", labels, value)
 
 
@@ -185,3 +196,11 @@ def _of_tiers(told: Mapping[str, Mapping[str, int]]) -> Iterator[Sample]:
                 yield Sample("tier_evictions_total", (tier,), count)
             else:
                 yield Sample("tier_events_total", (tier, key), count)
+
+
+def _of_shadows(report: ShadowReport) -> Iterator[Sample]:
+    for shadow in report.shadows:
+        labels = shadow.policy, str(shadow.capacity)
+        yield Sample("shadow_query_tokens_total", labels, shadow.query_tokens)
+        yield Sample("shadow_hit_tokens_total", labels, shadow.hit_tokens)
+    yield Sample("shadow_trusted", (), float(report.doubt is None))

@@ -121,7 +121,9 @@ def fetched(url: str) -> str:
 def page(now: Scrape, before: Scrape | None = None) -> RenderableType:
     """The page; rates are those since the scrape before, or since the start."""
     parts: list[RenderableType] = [_head(now), _usage(now), _hits(now, before)]
-    parts += [table for table in (_held(now), _ends(now), _tiers(now)) if table.row_count]
+    parts += [
+        table for table in (_held(now), _ends(now), _tiers(now), _shadows(now)) if table.row_count
+    ]
     return Group(*parts)
 
 
@@ -222,6 +224,27 @@ def _tiers(now: Scrape) -> Table:
             )
         )
         table.add_row(_text(tier), *map(_number, states), *map(_number, moved))
+    return table
+
+
+def _shadows(now: Scrape) -> Table:
+    trusted = now.value("shadow_trusted") > 0
+    title = "shadows: what would have hit" if trusted else "shadows: not to be trusted"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+    hits = now.by("shadow_hit_tokens_total", "policy", "blocks")
+    asked = now.by("shadow_query_tokens_total", "policy", "blocks")
+    sizes = sorted({blocks for _, blocks in hits}, key=lambda blocks: (len(blocks), blocks))
+    table.add_column("policy", header_style="dim")
+    for blocks in sizes:
+        table.add_column(_text(f"{blocks} blocks"), header_style="dim", justify="right")
+    for policy in dict.fromkeys(policy for policy, _ in hits):
+        shares = (
+            f"{hits[policy, blocks] / asked[policy, blocks]:.1%}"
+            if asked.get((policy, blocks))
+            else "-"
+            for blocks in sizes
+        )
+        table.add_row(_text(policy), *shares)
     return table
 
 

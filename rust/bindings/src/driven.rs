@@ -54,8 +54,38 @@ pub(crate) struct Link {
     question: Option<Question>,
     matcher: Option<Py<PyAny>>,
     error: Option<PyErr>,
-    asked: Instant,
+    interrupts: Interrupts,
     served: Vec<RequestOutcome>,
+}
+
+/// Looks now and then whether Python was interrupted.
+pub(crate) struct Interrupts {
+    error: Option<PyErr>,
+    asked: Instant,
+}
+
+impl Default for Interrupts {
+    fn default() -> Self {
+        Self { error: None, asked: Instant::now() }
+    }
+}
+
+impl Interrupts {
+    /// The interrupt that stopped the work, if one did.
+    pub(crate) fn raised(&mut self) -> PyResult<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Host for Interrupts {
+    fn stop(&mut self) -> bool {
+        if self.asked.elapsed() < Duration::from_millis(20) {
+            return false;
+        }
+        self.asked = Instant::now();
+        self.error = Python::attach(check_signals).err();
+        self.error.is_some()
+    }
 }
 
 impl Driver {
@@ -72,7 +102,7 @@ impl Driver {
             question: None,
             matcher: asked.matcher.map(Bound::unbind),
             error: None,
-            asked: Instant::now(),
+            interrupts: Interrupts::default(),
             served: Vec::new(),
         };
         Ok(Self { eviction, gate, mirrored, link, is_infinite: name == "infinite" })
@@ -122,12 +152,9 @@ fn check_signals(py: Python<'_>) -> PyResult<()> {
 
 impl Host for Link {
     fn stop(&mut self) -> bool {
-        if self.asked.elapsed() < Duration::from_millis(20) {
-            return false;
-        }
-        self.asked = Instant::now();
-        self.error = Python::attach(check_signals).err();
-        self.error.is_some()
+        let stops = self.interrupts.stop();
+        self.error = self.error.take().or_else(|| self.interrupts.raised().err());
+        stops
     }
 
     fn served(&mut self, outcome: RequestOutcome) {

@@ -17,6 +17,7 @@
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`block_queue`] | `BlockQueue`: the unowned blocks of an engine's pool under a policy |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
+//! | [`shadow`] | `ShadowSet`: what other policies and sizes would have hit, on a thread of its own |
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`trace`], [`profile`], [`replay`] | `Trace`, what it could reuse, and `replay` |
@@ -70,6 +71,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
+mod shadow;
 mod sharing;
 mod slots;
 mod step;
@@ -108,6 +110,8 @@ mod _core {
     use super::router::RouterIndex;
     #[pymodule_export]
     use super::serve::serve;
+    #[pymodule_export]
+    use super::shadow::ShadowSet;
     #[pymodule_export]
     use super::slots::Slots;
     #[pymodule_export]

@@ -19,6 +19,7 @@
 //! | [`retention`] | how important blocks are, and for how long; sessions and hints on them |
 //! | [`transfers`] | copies, loads, leases and joined computations in flight; what waits for a fence |
 //! | [`tier`] | the pages of a lower tier, under the same policies |
+//! | [`shadow`] | what policies and sizes beside the real one would have hit |
 //! | [`slots`] | a contiguous slot for each sequence, prefixes copied from slot to slot |
 //! | [`origins`] | the salt, adapter and session that a block came of |
 //! | [`held_blocks`], [`attachments`] | blocks held by themselves; handles attached to a prefix |
@@ -47,6 +48,7 @@ pub mod request;
 pub mod retention;
 pub mod router;
 pub mod sequence;
+pub mod shadow;
 pub mod slots;
 pub mod stats;
 mod store;

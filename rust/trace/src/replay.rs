@@ -1,5 +1,6 @@
 //! A trace through the manager: admit, commit, release, one request at a time, or by the clock.
 
+mod shadowed;
 mod timed;
 
 pub use timed::{FixedRates, ServedTimes, nearest_rank};

@@ -15,5 +15,6 @@ Three ways in, of which one is enough; each puts a policy in place of the order 
 | `kvframe_vllm.install` | puts a policy into a live pool, and takes it out again |
 | `kvframe_vllm.pool`, `kvframe_vllm.queue` | the pool that notifies, and its free queue |
 | `kvframe_vllm.plugin`, `kvframe_vllm.scheduler`, `kvframe_vllm.connector` | the three ways in |
+| `kvframe_vllm.shadow` | what other policies and sizes would hit, while vLLM goes on as it is |
 | `kvframe_vllm.replay` | vLLM's scheduler without a model: hit rates, stock beside a policy |
 """

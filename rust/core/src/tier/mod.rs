@@ -10,12 +10,14 @@
 mod chain;
 mod check;
 mod pages;
+mod prefix;
 mod queue;
 mod room;
 mod transfers;
 mod victims;
 
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
+pub(crate) use prefix::Place;
 pub use queue::BlockQueue;
 pub use transfers::{TierStats, TransferResult};
 

@@ -4,5 +4,8 @@
 
 ``workload``   requests: families with a shared prefix among scans
 ``engine``     a scheduler on a made-up model, and the loop around it
+``loads``      others: conversations, documents
+``shadow``     how far shadows are from runs with that policy and size
+``shadow_cost``  what they cost a step
 ``check``      what must hold after every step
 """

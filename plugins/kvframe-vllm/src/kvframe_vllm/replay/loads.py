@@ -1,0 +1,70 @@
+"""Loads of different reuse, for measurements across loads: the same requests in every run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from kvframe_vllm.replay.workload import VOCABULARY, Families
+
+OUTPUT = 16
+"""Tokens that each request generates."""
+
+LONGEST = 1900
+"""Tokens of a prompt; a conversation that would exceed it begins anew."""
+
+
+def families() -> list[list[int]]:
+    """Prefixes of families among scans that share nothing."""
+    return Families().prompts()
+
+
+def chat(requests: int = 300, users: int = 40, seed: int = 11) -> list[list[int]]:
+    """Conversations, each turn of which repeats the ones before and their answers."""
+    chance = random.Random(seed)
+    system = _tokens(chance, 200)
+    history = [list(system) for _ in range(users)]
+    # Some talk often, some rarely.
+    weights = [1 / (rank + 1) ** 0.7 for rank in range(users)]
+    prompts = []
+    for number in range(requests):
+        user = chance.choices(range(users), weights)[0]
+        if len(history[user]) > LONGEST - 200:
+            history[user] = list(system)
+        history[user] += _tokens(chance, chance.randrange(20, 160))
+        prompts.append(list(history[user]))
+        history[user] += answer(number, len(history[user]))
+    return prompts
+
+
+def documents(requests: int = 300, shelf: int = 24, seed: int = 13) -> list[list[int]]:
+    """Questions on documents, of which most come round in turn, and one-off documents between."""
+    chance = random.Random(seed)
+    texts = [_tokens(chance, chance.randrange(300, 700)) for _ in range(shelf)]
+    prompts, turn = [], 0
+    for _ in range(requests):
+        if chance.random() < 0.25:
+            text = _tokens(chance, chance.randrange(200, 900))
+        elif chance.random() < 0.3:
+            text = texts[chance.randrange(4)]
+        else:
+            text, turn = texts[turn % shelf], turn + 1
+        prompts.append(text + _tokens(chance, chance.randrange(10, 60)))
+    return prompts
+
+
+def answer(number: int, prompt: int) -> list[int]:
+    """What request ``number`` answers to a prompt of so many tokens (`engine.sampled`)."""
+    places = range(prompt, prompt + OUTPUT)
+    return [(place * 7919 + number) % (VOCABULARY - 1) for place in places]
+
+
+def _tokens(chance: random.Random, n: int) -> list[int]:
+    return [chance.randrange(VOCABULARY) for _ in range(n)]
+
+
+LOADS: Mapping[str, Callable[[], list[list[int]]]] = {
+    "families": families,
+    "chat": chat,
+    "documents": documents,
+}

@@ -1,0 +1,104 @@
+"""``python -m kvframe_vllm.replay.shadow_cost``: what shadows cost on the engine's thread."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kvframe_vllm.replay.engine import Load, requests, run, scheduler
+from kvframe_vllm.replay.shadow import with_shadows
+from kvframe_vllm.replay.workload import Families
+
+POLICIES = ("lru", "lfu", "slru", "s3-fifo", "w-tinylfu")
+SIZES = (0.5, 1.0, 2.0)
+CALLS = (
+    "get_num_new_matched_tokens",
+    "update_state_after_alloc",
+    "build_connector_meta",
+    "request_finished_all_groups",
+    "get_kv_connector_stats",
+)
+"""What the scheduler calls of the connector."""
+
+
+def main() -> None:
+    """Print, for 8 and 256 running requests, the connector's time beside the scheduler's."""
+    parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.shadow_cost")
+    parser.add_argument("--running", default="8,256", help="requests that run at once, by comma")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="file for the record")
+    asked = parser.parse_args()
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+    rows = []
+    for running in map(int, asked.running.split(",")):
+        turns = [turn(running) for _ in range(asked.turns)]
+        spent, step = (statistics.median(column) for column in zip(*turns, strict=True))
+        share = statistics.median(part / whole for part, whole in turns)
+        rows.append(
+            {
+                "running": running,
+                "connector_us": round(spent, 1),
+                "step_us": round(step, 1),
+                "share": round(share, 4),
+                "shares": [round(part / whole, 4) for part, whole in turns],
+            }
+        )
+        print(
+            f"{running:>4} running: {spent:6.1f} us of {step:8.1f} us a step, {share:.2%} "
+            f"of the scheduler's own time",
+            flush=True,
+        )
+    if asked.json:
+        asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def turn(running: int) -> tuple[float, float]:
+    """Microseconds a step of the connector, and of the whole scheduler, in one run."""
+    prompts = Families(requests=max(300, 3 * running)).prompts()
+    blocks = max(501, 45 * running)
+    load = Load(blocks=blocks, running=running, batch=max(2048, 8 * running))
+    extra = {"policies": list(POLICIES), "sizes": list(SIZES)}
+    made = scheduler(with_shadows(load, extra))
+    connector, spent = made.connector, [0.0]
+    for name in CALLS:
+        setattr(connector, name, timed(getattr(connector, name), spent))
+    for request in requests(prompts, load.block_size, output=64):
+        made.add_request(request)
+    gc.collect()
+    gc.freeze()
+    done = run(made, load)
+    connector.shutdown()
+    own = spent[0] / done.steps * 1e6
+    return own, done.schedule_us + done.update_us - own
+
+
+def timed(call: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """The same call, whose processor time is added up, without what the clock itself takes."""
+    clock, cost = time.thread_time, _clock_cost()
+
+    def timed_call(*args: Any, **kwargs: Any) -> Any:
+        start = clock()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            spent[0] += clock() - start - cost
+
+    return timed_call
+
+
+def _clock_cost() -> float:
+    """Seconds between two looks at the clock, the least of many."""
+    looks = [time.thread_time() for _ in range(2000)]
+    return min(after - before for before, after in pairwise(looks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Shadow mode: what other policies and sizes would have hit in vLLM's GPU prefix cache.
+
+In ``--kv-transfer-config``::
+
+    {"kv_connector": "ShadowConnector", "kv_connector_module_path": "kvframe_vllm.shadow",
+     "kv_role": "kv_producer",
+     "kv_connector_extra_config": {"policies": ["lru", "lfu", "s3-fifo"], "sizes": [0.5, 1, 2]}}
+
+| module | what it does |
+| --- | --- |
+| `connector` | the KV connector: moves nothing, changes nothing, and watches |
+| `traffic` | from what the scheduler tells a connector to the steps of `kvframe.shadow` |
+| `stats` | the numbers in vLLM's log and ``/metrics`` |
+| `config` | what the extra configuration asks for |
+"""
+
+from kvframe_vllm.shadow.connector import ShadowConnector
+
+__all__ = ["ShadowConnector"]

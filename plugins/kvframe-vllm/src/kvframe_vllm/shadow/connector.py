@@ -1,0 +1,200 @@
+"""A KV connector that moves nothing and changes nothing: it watches, for the shadows.
+
+With any role but ``kv_producer`` vLLM frees blocks late under asynchronous scheduling, which costs
+hits.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    SupportsHMA,
+)
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+
+from kvframe.shadow import ShadowReport, ShadowSet
+from kvframe_vllm.install import install
+from kvframe_vllm.log import logger
+from kvframe_vllm.shadow.config import ShadowConfig
+from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
+from kvframe_vllm.shadow.traffic import Traffic
+
+INTERVAL_S = 1.0
+"""Seconds between two reports to vLLM's log and metrics."""
+
+ROLE = "kv_producer"
+STOCK = "lru"
+"""The policy that is vLLM's own order, block for block."""
+
+
+class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
+    """Runs the policies and sizes of its extra configuration beside vLLM's prefix cache."""
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        self.shadows: ShadowSet | None = None
+        self._traffic: Traffic | None = None
+        self._reported: ShadowReport | None = None
+        self._doubt: str | None = None
+        self._due = 0.0
+        self._groups = getattr(kv_cache_config, "kv_cache_groups", None)
+        found = self._kv_transfer_config.kv_role
+        if role is KVConnectorRole.SCHEDULER and found != ROLE:
+            logger.warning("kv_role = %r: %r loses fewer hits, and nothing is loaded", found, ROLE)
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        return False
+
+    # --- the scheduler's side ---------------------------------------------------------------------
+
+    def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
+        try:
+            extra = self._kv_transfer_config.kv_connector_extra_config or {}
+            config = ShadowConfig.of(extra)
+            if config.policy is not None:
+                install(gpu_block_pool, config.policy)
+            if reason := self._unfit(gpu_block_pool):
+                logger.warning("kvframe runs no shadows: %s", reason)
+                return
+            self._start(gpu_block_pool, config)
+        except Exception as error:
+            self._stop(error)
+
+    def _start(self, pool: Any, config: ShadowConfig) -> None:
+        # One block is the null block, which never holds a request's.
+        blocks, size = pool.num_gpu_blocks - 1, pool.hash_block_size
+        self.shadows = ShadowSet(
+            config.policies,
+            config.capacities(blocks),
+            size,
+            actual=(config.policy or STOCK, blocks),
+            stride=config.stride,
+        )
+        self._reported = self.shadows.report()
+        asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
+        self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
+        told = ", ".join(config.policies), ", ".join(map(str, config.capacities(blocks)))
+        logger.info("kvframe's shadows: %s, each with %s blocks", *told)
+
+    def _unfit(self, pool: Any) -> str | None:
+        if not pool.enable_caching:
+            return "prefix caching is off"
+        groups = self._groups or []
+        specs = [group.kv_cache_spec for group in groups]
+        if len(specs) != 1 or not isinstance(specs[0], FullAttentionSpec):
+            kinds = ", ".join(type(spec).__name__ for spec in specs) or "none"
+            return f"they are for models with one group of full attention; here: {kinds}"
+        if pool.hash_block_size != specs[0].block_size:
+            return f"blocks of {specs[0].block_size} tokens are hashed by {pool.hash_block_size}"
+        return None
+
+    def get_num_new_matched_tokens(
+        self, request: Any, num_computed_tokens: int
+    ) -> tuple[int, bool]:
+        if self._traffic is not None:
+            self._traffic.looked_up(num_computed_tokens)
+        return 0, False
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        if self._traffic is not None:
+            self._traffic.allocated(request)
+
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
+        try:
+            if self._traffic is not None:
+                self._traffic.scheduled(scheduler_output)
+        except Exception as error:
+            self._stop(error)
+        return KVConnectorMetadata()
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
+        try:
+            if self._traffic is not None:
+                self._traffic.finished(request)
+        except Exception as error:
+            self._stop(error)
+        return False, None
+
+    def request_finished_all_groups(
+        self, request: Any, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, None]:
+        return self.request_finished(request, [])
+
+    def reset_cache(self) -> bool | None:
+        try:
+            if self._traffic is not None and self.shadows is not None:
+                self._traffic.work_off()
+                self.shadows.reset()
+        except Exception as error:
+            self._stop(error)
+        return None
+
+    def report(self) -> ShadowReport | None:
+        """What has been counted so far, of every step up to now; None without shadows.
+
+        Raises:
+            CapacityError: The shadows do not catch up.
+        """
+        if self.shadows is None:
+            return None
+        if self._traffic is not None:
+            self._traffic.work_off()
+        self.shadows.flush()
+        return self.shadows.report()
+
+    def shutdown(self) -> None:
+        if self.shadows is not None:
+            self.shadows.close()
+
+    def _stop(self, error: Exception) -> None:
+        self._traffic = None
+        logger.error("kvframe's shadows have stopped: %s: %s", type(error).__name__, error)
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def get_kv_connector_stats(self) -> ShadowStats | None:
+        """What was counted since the last call; None while the interval lasts."""
+        now = time.monotonic()
+        if now < self._due or self.shadows is None or self._reported is None:
+            return None
+        self._due = now + INTERVAL_S
+        try:
+            report, before = self.shadows.report(), self._reported
+        except Exception as error:
+            self._stop(error)
+            return None
+        self._reported = report
+        if report.doubt != self._doubt:
+            self._doubt = report.doubt
+            logger.warning("kvframe's shadows: %s", report.doubt or "to be trusted again")
+        return ShadowStats.between(before, report)
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> ShadowStats:
+        return ShadowStats(data=data) if data else ShadowStats()
+
+    @classmethod
+    def build_prom_metrics(cls, *given: Any) -> ShadowMetrics:
+        return ShadowMetrics(*given)
+
+    # --- the worker's side: no bytes are moved ----------------------------------------------------
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        pass
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        pass
+
+    def save_kv_layer(
+        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
+    ) -> None:
+        pass
+
+    def wait_for_save(self) -> None:
+        pass

@@ -1,0 +1,110 @@
+"""Shadows of vLLM's own scheduler: lru in shadow is stock request by request, and nothing changes.
+
+Runs where vLLM can be imported; a GPU is not needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed here", allow_module_level=True)
+
+from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
+from kvframe_vllm.replay.loads import LOADS
+from kvframe_vllm.replay.shadow import with_shadows
+from kvframe_vllm.shadow.config import ShadowConfig
+from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from vllm.v1.core.block_pool import BlockPool
+
+from kvframe.errors import ConfigError
+
+EXTRA = {"policies": ["lru", "lfu"], "sizes": [0.5, 1, 2]}
+
+
+def served(load: Load, name: str = "families", count: int = 150) -> tuple[Any, Run]:
+    made = scheduler(load)
+    for request in requests(LOADS[name]()[:count], load.block_size):
+        made.add_request(request)
+    return made, run(made, load)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("name", LOADS)
+def test_lru_in_shadow_is_stock_and_stock_is_as_it_was(name: str, asynchronous: bool) -> None:
+    load = Load(blocks=301, asynchronous=asynchronous)
+    made, done = served(with_shadows(load, EXTRA), name)
+    _, stock = served(load, name)
+    assert (done.hits, done.tables, done.steps) == (stock.hits, stock.tables, stock.steps)
+    assert type(made.kv_cache_manager.block_pool) is BlockPool
+    report = made.connector.report()
+    made.connector.shadows.check_integrity()
+    made.connector.shutdown()
+    assert report.actual is not None
+    assert report.actual.requests == report.actual.equal_requests == 150
+    assert report.actual.found_tokens == sum(stock.hits.values())
+    assert (report.doubt, report.dropped, report.failure) == (None, 0, None)
+    assert [one.capacity for one in report.shadows] == [150, 300, 600] * 2
+
+
+def test_a_policy_that_rules_is_the_anchor() -> None:
+    made, done = served(with_shadows(Load(blocks=301), {**EXTRA, "policy": "lfu"}))
+    report = made.connector.report()
+    made.connector.shutdown()
+    assert report.actual is not None
+    assert report.actual.policy == "lfu"
+    assert report.actual.found_tokens == sum(done.hits.values())
+    assert abs(report.difference) < 0.002
+
+
+def test_numbers_go_into_vllms_metrics() -> None:
+    made, _ = served(with_shadows(Load(blocks=301), EXTRA), count=60)
+    connector = made.connector
+    report = connector.report()
+    nothing = type(report)([type(one)(*one[:2]) for one in report.shadows])
+    half = ShadowStats.between(nothing, report)
+    both = ShadowStats.between(nothing, report).aggregate(half)
+    connector.shutdown()
+    assert both.data["shadows"][0][2] == 2 * report.shadows[0].query_tokens
+    assert both.reduce()["engine %"] == pytest.approx(100 * report.shadows[0].found_rate, abs=0.01)
+    registry = CollectorRegistry()
+    kinds = {
+        kind: lambda kind=kind, **given: kind(registry=registry, **given)
+        for kind in (Counter, Gauge, Histogram)
+    }
+    metrics = ShadowMetrics(made.vllm_config, kinds, ["engine"], {0: ["0"]})
+    metrics.observe(both.data)
+    labels = {"engine": "0", "policy": "lfu", "blocks": "300"}
+    counted = registry.get_sample_value("vllm:kvframe_shadow_hit_tokens_total", labels)
+    (lfu,) = [one for one in report.shadows if one[:2] == ("lfu", 300)]
+    assert counted == 2 * lfu.hit_tokens
+    assert registry.get_sample_value("vllm:kvframe_shadow_trusted", {"engine": "0"}) == 1
+
+
+def test_what_it_cannot_follow_it_leaves_alone(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("vllm").propagate = True
+    for load, reason in (
+        (with_shadows(Load(blocks=301, groups=[full_attention(16)] * 2), EXTRA), "one group"),
+        (with_shadows(Load(blocks=301), {"policies": ["nothing"]}), "no eviction policy nothing"),
+        (with_shadows(Load(blocks=301), {"polices": ["lru"]}), "did you mean policies"),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="vllm.kvframe"):
+            made, done = served(load, count=10)
+        assert len(done.hits) == 10
+        assert made.connector.report() is None
+        assert reason in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"policies": []}, {"policies": "lru"}, {"sizes": [0]}, {"stride": 0}, {"policy": 1}, {"x": 1}],
+)
+def test_a_wrong_configuration_names_its_key(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(given))):
+        ShadowConfig.of(given)

@@ -1,0 +1,114 @@
+"""What shadows have counted, beside what the engine itself has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FEW_REQUESTS = 50
+"""Requests before which a difference says nothing."""
+
+MOST_DIFFERENCE = 0.01
+"""Share of the prompt tokens by which the anchor may differ from the engine."""
+
+MOST_SAMPLED_DIFFERENCE = 0.10
+"""The same with a stride: coarser blocks find less, in every shadow alike."""
+
+MOST_DROPPED = 0.01
+"""Share of the requests that may be lost."""
+
+
+class ShadowCounts(NamedTuple):
+    """The counts of one shadow. Requests count once, when they first begin.
+
+    Attributes:
+        policy: As it was named.
+        capacity: Blocks of the engine.
+        requests: Requests.
+        query_tokens: Tokens of their prompts.
+        hit_tokens: Of these, tokens that were cached here.
+        found_tokens: Of these, tokens that the engine itself has found.
+        equal_requests: Requests for which the two are equal.
+        too_large: Requests that a pool of this size could never hold; they hit nothing.
+        preemptions: Requests that this pool preempted, and the engine did not.
+        evictions: Cached blocks that were evicted.
+        waiting: Requests that still wait for room here.
+    """
+
+    policy: str
+    capacity: int
+    requests: int = 0
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    found_tokens: int = 0
+    equal_requests: int = 0
+    too_large: int = 0
+    preemptions: int = 0
+    evictions: int = 0
+    waiting: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the prompt tokens that was cached here."""
+        return self.hit_tokens / max(self.query_tokens, 1)
+
+    @property
+    def found_rate(self) -> float:
+        """Share of the same prompt tokens that the engine itself has found."""
+        return self.found_tokens / max(self.query_tokens, 1)
+
+
+@dataclass(frozen=True)
+class ShadowReport:
+    """What a set of shadows has counted so far.
+
+    Attributes:
+        shadows: The counts of each.
+        actual: Of these, the shadow of what the engine really runs, the anchor: its hits should be
+            the engine's. None where that is not known.
+        stride: Blocks of the engine that one block of a shadow stands for; 1 where all are
+            followed.
+        dropped: Requests that were lost because the shadows were too far behind.
+        failure: Why the shadows run no more; None while they do.
+    """
+
+    shadows: Sequence[ShadowCounts]
+    actual: ShadowCounts | None = None
+    stride: int = 1
+    dropped: int = 0
+    failure: str | None = None
+
+    def hit_rate(self, shadow: ShadowCounts) -> float:
+        """The hit rate that the engine would have had with this policy and size.
+
+        With an anchor it is the engine's own rate, and what the shadow differs from the anchor:
+        what both miss of the truth cancels out.
+        """
+        if self.actual is None:
+            return shadow.hit_rate
+        estimate = self.actual.found_rate + shadow.hit_rate - self.actual.hit_rate
+        return min(max(estimate, 0.0), 1.0)
+
+    @property
+    def difference(self) -> float:
+        """The anchor's hit rate less the engine's; 0 without an anchor."""
+        return 0.0 if self.actual is None else self.actual.hit_rate - self.actual.found_rate
+
+    @property
+    def doubt(self) -> str | None:
+        """Why these numbers are not to be trusted, in one sentence; None if they are."""
+        if self.failure is not None:
+            return f"the shadows have stopped: {self.failure}"
+        seen = max((shadow.requests for shadow in self.shadows), default=0)
+        if self.dropped > MOST_DROPPED * (seen + self.dropped):
+            return f"{self.dropped} of {seen + self.dropped} requests were lost: raise the stride"
+        if self.actual is None or self.actual.requests < FEW_REQUESTS:
+            return None
+        most = MOST_DIFFERENCE if self.stride == 1 else MOST_SAMPLED_DIFFERENCE
+        if abs(self.difference) <= most:
+            return None
+        return (
+            f"the shadow of what really runs, {self.actual.policy} with {self.actual.capacity} "
+            f"blocks, hits {self.actual.hit_rate:.2%}, and the engine {self.actual.found_rate:.2%}"
+        )

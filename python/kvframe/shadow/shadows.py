@@ -1,0 +1,178 @@
+"""Pools beside the real one, each under a policy and of a size, and the traffic they are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+from kvframe._core import ShadowSet as Core
+from kvframe._core import Trace
+from kvframe.arguments import is_int, shown
+from kvframe.config import Resolved
+from kvframe.drivers.asker import Terms
+from kvframe.drivers.eviction import driver
+from kvframe.errors import CapacityError, UsageError
+from kvframe.flat import KnownRow
+from kvframe.shadow.report import ShadowCounts, ShadowReport
+
+BACKLOG = 4096
+"""Steps that may wait for the shadows' thread; a step that finds no place is left out."""
+
+FLUSH_S = 60.0
+"""Seconds in which the shadows have to catch up, unless told otherwise."""
+
+Progress = tuple[int, list[bytes], int, int]
+"""How far a request has come: its number, keys of full blocks that were not told before, tokens
+with slots, and tokens that are findable."""
+
+Begun = tuple[int, list[bytes], int, int, int, int, int, bool, KnownRow]
+"""A request that began: its number, the keys of its full blocks, tokens that are known, of these
+those that may be found, tokens with slots, tokens that are findable, tokens that the engine has
+found, whether it is counted (it does not come back after a preemption), and what policies may know
+of it (`kvframe.flat.Access.row`)."""
+
+
+class ShadowSet:
+    """Any number of policies and sizes beside the real ones, on a thread of their own.
+
+    ::
+
+        shadows = ShadowSet(["lru", "lfu"], [500, 1000], 16, actual=("lru", 500))
+        shadows.step(begun=[...], ended=[...])      # once a step of the engine; never waits
+        shadows.report()
+
+    Several threads may share a set; steps are carried out in the order in which they come.
+
+    Args:
+        policies: As the command line names them (``lru``, ``s3-fifo:small_percent=20``): built-in
+            or compiled ones. One in Python would need the interpreter's lock.
+        capacities: Blocks of the pools. Every policy runs at every size.
+        block_size: Tokens of a block.
+        actual: Policy and blocks of what the engine really runs, which is run as well: what that
+            shadow differs from the engine says whether the others can be trusted.
+        chained: Whether a block is evicted only after those that follow it, as in a
+            `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
+        stride: Follow every such block alone, in pools that are as much smaller: less work, for
+            pools of tens of thousands of blocks. Small ones are too coarse then.
+        backlog: Steps that may wait.
+
+    Raises:
+        UsageError: No policy or no size is named, or one cannot be.
+        ConfigError, PluginError: A policy cannot be found, or refuses its options.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[str],
+        capacities: Sequence[int],
+        block_size: int,
+        *,
+        actual: tuple[str, int] | None = None,
+        chained: bool = False,
+        stride: int = 1,
+        backlog: int = BACKLOG,
+    ) -> None:
+        pairs = [(policy, size) for policy in _texts(policies) for size in _sizes(capacities)]
+        if actual is not None and actual not in pairs:
+            pairs.insert(0, actual)
+        if len(set(pairs)) < len(pairs):
+            raise UsageError("policies, capacities: one is named twice")
+        self.block_size, self.stride, self.chained = block_size, stride, chained
+        self.actual = actual
+        self._pairs = pairs
+        self._core = Core(
+            [_made(policy, size, block_size * stride) for policy, size in pairs],
+            block_size=block_size,
+            stride=stride,
+            chained=chained,
+            backlog=backlog,
+        )
+
+    def step(
+        self,
+        *,
+        ended: Sequence[Progress] = (),
+        grown: Sequence[Progress] = (),
+        preempted: Sequence[int] = (),
+        begun: Sequence[Begun] = (),
+    ) -> None:
+        """What the engine did in a step. A step in which no request got a block may be left out.
+
+        Args:
+            ended: Requests that have ended since the last step, in order.
+            grown: Running requests that got slots, in the order in which they were scheduled.
+            preempted: Requests that lost their blocks, and will begin again.
+            begun: Requests that began, in order.
+
+        Raises:
+            UsageError: One of these is of another form.
+        """
+        self._core.step(ended, grown, preempted, begun)
+
+    def reset(self) -> None:
+        """The engine has reset its prefix cache."""
+        self._core.reset()
+
+    def run(self, trace: Trace) -> None:
+        """The requests of a trace one after the other, as ``kvframe bench run`` serves them."""
+        self._core.run(trace)
+
+    def flush(self, seconds: float = FLUSH_S) -> None:
+        """Wait until every step that was given is carried out.
+
+        Raises:
+            CapacityError: It takes longer.
+        """
+        if not self._core.flush(seconds):
+            raise CapacityError(f"the shadows have not caught up in {seconds} s")
+
+    def report(self) -> ShadowReport:
+        """What has been counted so far."""
+        rows = zip(self._pairs, self._core.counts(), strict=True)
+        shadows = [ShadowCounts(*pair, *counts) for pair, counts in rows]
+        actual = None if self.actual is None else shadows[self._pairs.index(self.actual)]
+        dropped, failure = self._core.dropped(), self._core.failure()
+        return ShadowReport(shadows, actual, self.stride, dropped, failure)
+
+    def check_integrity(self) -> None:
+        """Recount every pool: O(blocks).
+
+        Raises:
+            IntegrityError: Something disagrees, which is a bug in kvframe.
+        """
+        self.flush()
+        self._core.check_integrity()
+
+    def close(self) -> None:
+        """End the thread; what comes later is left out. The counts stay."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        self.close()
+        return False
+
+
+def _texts(policies: Sequence[str]) -> list[str]:
+    named = [] if isinstance(policies, str) else list(policies)
+    if not named or not all(isinstance(policy, str) for policy in named):
+        raise UsageError(f"policies = {shown(policies)}: must be names, at least one")
+    return named
+
+
+def _sizes(capacities: Iterable[int]) -> list[int]:
+    sizes = [] if is_int(capacities) else list(capacities)
+    if not sizes or not all(is_int(size) and size > 0 for size in sizes):
+        raise UsageError(f"capacities = {shown(capacities)}: must be blocks, at least one size")
+    return sizes
+
+
+def _made(policy: str, capacity: int, tokens: int) -> tuple[object, dict[str, object] | None, int]:
+    """What the core makes a shadow of."""
+    resolved = Resolved.load(os.devnull, env={}, eviction={"policy": policy})
+    config, chosen = resolved.config.eviction, resolved.eviction
+    made = driver(chosen.loaded, Terms.of(config, chosen.options, tokens))
+    return made or chosen.name, None if made else chosen.values, capacity

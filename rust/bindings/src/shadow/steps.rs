@@ -1,0 +1,67 @@
+//! A step of an engine as Python says it: tuples, with block keys as `bytes` of any length.
+
+use kvframe_core::hash::Key;
+use kvframe_core::shadow::{Begun, Progress, Step};
+use pyo3::inspect::PyStaticExpr;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::errors::{shown, usage};
+use crate::tier::{KnownTuple, known};
+
+/// Keys of blocks, hashed as they are read.
+pub struct Keys(Vec<Key>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Keys {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = <Vec<Vec<u8>> as FromPyObject<'a, 'py>>::INPUT_TYPE;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let wrong =
+            || usage(value.py(), format!("keys = {}: must be a list of bytes", shown(&value)));
+        let list = value.cast::<PyList>().map_err(|_| wrong())?;
+        let key = |name: Bound<'_, PyAny>| {
+            name.cast::<PyBytes>().map(|name| Key::of_name(name.as_bytes())).ok()
+        };
+        list.iter().map(key).collect::<Option<_>>().map(Self).ok_or_else(wrong)
+    }
+}
+
+/// (id, new keys, tokens with slots, findable tokens).
+pub type ProgressTuple = (u64, Keys, u32, u32);
+
+/// (id, keys, tokens, tokens that may be found, tokens with slots, findable tokens, tokens that the engine
+/// found, whether it is counted, what is known of it).
+pub type BegunTuple = (u64, Keys, u32, u32, u32, u32, u32, bool, KnownTuple);
+
+fn progress((id, keys, slots, computed): ProgressTuple) -> Progress {
+    Progress { id, keys: keys.0, slots, computed }
+}
+
+/// As the core has it.
+pub fn step_of(
+    ended: Vec<ProgressTuple>,
+    grown: Vec<ProgressTuple>,
+    preempted: Vec<u64>,
+    begun: Vec<BegunTuple>,
+) -> Step {
+    let begin =
+        |(id, keys, tokens, findable, slots, computed, found, first, use_): BegunTuple| Begun {
+            id,
+            keys: keys.0,
+            tokens,
+            findable,
+            slots,
+            computed,
+            found,
+            first,
+            meta: known(&use_).meta,
+        };
+    Step {
+        ended: ended.into_iter().map(progress).collect(),
+        grown: grown.into_iter().map(progress).collect(),
+        preempted,
+        begun: begun.into_iter().map(begin).collect(),
+    }
+}

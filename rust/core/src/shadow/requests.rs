@@ -1,0 +1,134 @@
+//! The requests of an engine, kept once for all shadows.
+
+use hashbrown::HashMap;
+
+use super::Grain;
+use super::step::{Begun, Progress};
+use crate::hash::Key;
+use crate::sequence::Meta;
+use crate::tier::RequestInfo;
+
+/// A request as far as the engine has come with it; lengths in blocks are of the shadows' blocks.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    /// Keys of its full blocks.
+    pub keys: Vec<Key>,
+    /// Blocks that may be found.
+    pub findable: u32,
+    /// Blocks that it has.
+    pub rows: u32,
+    /// Blocks that are findable, as far as they have keys.
+    pub computed: u32,
+    /// Blocks that all that is known of it needs.
+    pub whole: u32,
+    /// Tokens that are known.
+    pub tokens: u32,
+    /// Tokens that the engine has found.
+    pub found: u32,
+    /// Whether it has ended; a shadow in which it still waits runs it afterwards.
+    pub ended: bool,
+    /// Shadows in which it waits.
+    pub waits_in: u32,
+    /// Keys of the engine's blocks that were given.
+    given: u32,
+    meta: Meta,
+}
+
+impl Tracked {
+    /// What a policy may know of it.
+    pub fn info(&self) -> RequestInfo<'static> {
+        RequestInfo { meta: self.meta, tokens: self.tokens, next_use: &[] }
+    }
+
+    fn take_keys(&mut self, keys: &[Key], stride: u32) {
+        let fine = self.given + 1..;
+        let kept = keys.iter().zip(fine).filter(|(_, place)| place.is_multiple_of(stride));
+        self.keys.extend(kept.map(|(&key, _)| key));
+        self.given += keys.len() as u32;
+    }
+
+    fn reach(&mut self, slots: u32, computed: u32, grain: Grain) {
+        self.computed = (computed / grain.tokens()).min(self.keys.len() as u32);
+        self.rows = grain.rows(slots).max(self.computed);
+        self.whole = self.whole.max(self.rows);
+    }
+}
+
+/// All that are followed.
+#[derive(Debug)]
+pub(super) struct Requests {
+    grain: Grain,
+    by_id: HashMap<u64, Tracked>,
+}
+
+impl Requests {
+    pub fn new(grain: Grain) -> Self {
+        Self { grain, by_id: HashMap::new() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Tracked> {
+        self.by_id.get(&id)
+    }
+
+    /// A request begins, or begins again.
+    pub fn begin(&mut self, begun: &Begun) {
+        let grain = self.grain;
+        let waits_in = self.get(begun.id).map_or(0, |before| before.waits_in);
+        let mut tracked = Tracked {
+            keys: Vec::with_capacity(begun.keys.len() / grain.stride as usize + 1),
+            findable: begun.findable / grain.tokens(),
+            rows: 0,
+            computed: 0,
+            whole: grain.rows(begun.tokens),
+            tokens: begun.tokens,
+            found: begun.found,
+            ended: false,
+            waits_in,
+            given: 0,
+            meta: begun.meta,
+        };
+        tracked.take_keys(&begun.keys, grain.stride);
+        tracked.reach(begun.slots, begun.computed, grain);
+        self.by_id.insert(begun.id, tracked);
+    }
+
+    /// A request has come further. False if it is not followed.
+    pub fn advance(&mut self, progress: &Progress) -> bool {
+        let grain = self.grain;
+        let Some(tracked) = self.by_id.get_mut(&progress.id) else { return false };
+        tracked.take_keys(&progress.keys, grain.stride);
+        tracked.reach(progress.slots, progress.computed, grain);
+        true
+    }
+
+    /// A request has ended; what is known of it goes with the last shadow in which it waits.
+    pub fn forget(&mut self, id: u64) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
+            tracked.ended = true;
+            if tracked.waits_in == 0 {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    /// It waits in one shadow more.
+    pub fn waits(&mut self, id: u64) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
+            tracked.waits_in += 1;
+        }
+    }
+
+    /// It waits in one shadow less.
+    pub fn waited(&mut self, id: u64) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
+            tracked.waits_in -= 1;
+            if tracked.ended && tracked.waits_in == 0 {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+}

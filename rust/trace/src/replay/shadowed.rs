@@ -1,0 +1,40 @@
+//! A trace as the steps of an engine that serves one request after the other, for shadows.
+
+use kvframe_core::shadow::{Begun, Progress, ShadowSet, Step};
+use kvframe_core::{Error, Key};
+
+use super::{Host, PATIENCE, PreparedTrace, node_key};
+
+impl PreparedTrace<'_> {
+    /// Gives the requests of the trace to a set of shadows: each begins and ends by itself. False if the
+    /// host stopped it.
+    ///
+    /// # Errors
+    /// What the set says.
+    pub fn shadow(&self, set: &mut ShadowSet, host: &mut dyn Host) -> Result<bool, Error> {
+        let mut turns = vec![0; self.sessions()];
+        for (i, request) in self.trace.requests.iter().enumerate() {
+            if i % PATIENCE == 0 && host.stop() {
+                return Ok(false);
+            }
+            let blocks = self.trace.blocks(i, self.mode);
+            let slots = blocks * self.trace.block_size;
+            let keys = self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node));
+            let begun = Begun {
+                id: i as u64,
+                keys: keys.collect::<Vec<Key>>(),
+                tokens: request.input_tokens,
+                findable: request.input_tokens.saturating_sub(1),
+                slots,
+                computed: slots,
+                found: 0,
+                first: true,
+                meta: self.meta(i, &mut turns),
+            };
+            set.step(&Step { begun: vec![begun], ..Step::default() })?;
+            let ended = Progress { id: i as u64, keys: Vec::new(), slots, computed: slots };
+            set.step(&Step { ended: vec![ended], ..Step::default() })?;
+        }
+        Ok(true)
+    }
+}

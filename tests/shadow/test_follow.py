@@ -1,0 +1,140 @@
+"""Shadows of a manager, by its log: the same policy and size hits what the manager hits."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvframe import KVCacheManager, Request
+from kvframe.cli import main
+from kvframe.errors import CapacityError, UsageError
+from kvframe.shadow import ShadowSet, attach, followed
+from kvframe.stats.log import EventLog
+
+SIZE = 4
+BLOCKS = 60
+
+
+def manager(policy: str = "lru", **cache: Any) -> KVCacheManager:
+    options = {"capacity": BLOCKS, "block_size": SIZE, "event_log": True, **cache}
+    return KVCacheManager(cache=options, eviction={"policy": policy})
+
+
+def serve(kv: KVCacheManager, seed: int = 1, requests: int = 250) -> None:
+    """Requests of a few families side by side, that grow, are preempted, and end."""
+    chance = random.Random(seed)
+    families = [[chance.randrange(1000) for _ in range(30)] for _ in range(8)]
+    running: list[int] = []
+    for _ in range(requests):
+        prompt = chance.choice(families)[: chance.randrange(8, 30)]
+        prompt = prompt + [chance.randrange(1000) for _ in range(chance.randrange(1, 9))]
+        while running:
+            try:
+                given = kv.allocate(Request(prompt))
+                break
+            except CapacityError:
+                kv.release(running.pop(0))
+        else:
+            given = kv.allocate(Request(prompt))
+        kv.commit(given.seq, len(prompt))
+        running.append(given.seq)
+        for seq in running:
+            if chance.random() < 0.4 and kv.counts().free + kv.counts().cached > 4:
+                kv.append(seq, [chance.randrange(1000)])
+                kv.commit(seq, kv.lengths(seq).known)
+        if len(running) > 3:
+            kv.release(running.pop(chance.randrange(len(running))))
+    for seq in running:
+        kv.release(seq)
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu", "slru", "s3-fifo"])
+def test_the_shadow_of_what_runs_hits_what_it_hits(policy: str) -> None:
+    kv = manager(policy)
+    watched = attach(kv, ["lru", "lfu"])
+    serve(kv)
+    watched.update()
+    watched.shadows.flush()
+    watched.shadows.check_integrity()
+    report = watched.report()
+    watched.close()
+    counters = kv.stats.counters()
+    assert report.actual is not None
+    assert report.actual.policy == policy
+    assert report.actual.requests == 250
+    assert report.actual.query_tokens == counters["prompt_tokens"]
+    assert report.actual.found_tokens == counters["hit_tokens"]
+    if policy == "lru":
+        assert report.actual.equal_requests >= 248
+    assert abs(report.difference) < 0.01
+    assert report.doubt is None
+
+
+def test_portions_of_a_log_are_as_good_as_the_whole() -> None:
+    kv = manager()
+    watched = attach(kv, ["lru", "lfu"], [30, 90])
+    parts = []
+    for seed in range(5):
+        serve(kv, seed, 40)
+        parts.append(watched.update())
+    watched.shadows.flush()
+    whole = EventLog.joined(parts)
+    with ShadowSet(["lru", "lfu"], [30, 90], SIZE, actual=("lru", BLOCKS), chained=True) as again:
+        assert followed(whole, again) == watched.report()
+    watched.close()
+
+
+def test_a_manager_without_a_log_is_refused() -> None:
+    with pytest.raises(UsageError, match="event_log = false"):
+        attach(manager(event_log=False), ["lru"])
+
+
+def test_a_log_of_other_blocks_is_refused() -> None:
+    kv = manager()
+    serve(kv, requests=3)
+    with ShadowSet(["lru"], [10], 16) as shadows, pytest.raises(UsageError, match="4 tokens"):
+        followed(kv.log.take(), shadows)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def run(*args: str) -> Any:
+    return CliRunner().invoke(main, ["shadow", *args])
+
+
+def test_the_command_reads_a_log(tmp_path: Path) -> None:
+    kv = manager()
+    serve(kv)
+    log = kv.log.take()
+    log.save(tmp_path / "run.kvlog")
+    asked = ["--policy", "lru", "--policy", "lfu", "--capacity", "30", "--capacity", str(BLOCKS)]
+    done = run(str(tmp_path / "run.kvlog"), *asked, "--actual", f"lru={BLOCKS}")
+    assert done.exit_code == 0, done.output
+    header, lru, lfu, really = done.stdout.splitlines()
+    assert header.split() == ["policy", "30", "blocks", str(BLOCKS), "blocks"]
+    assert (lru.split()[0], lfu.split()[0]) == ("lru", "lfu")
+    assert lru.split()[-1] == really.split()[-1]
+
+
+def test_the_command_reads_a_trace_and_agrees_with_bench() -> None:
+    done = run("synthetic", "--policy", "lru", "--capacity", "5000", "--json")
+    assert done.exit_code == 0, done.output
+    import msgspec
+
+    told = msgspec.json.decode(done.stdout)
+    asked = ["--trace", "synthetic", "--policy", "lru", "--capacity", "5000"]
+    ran = CliRunner().invoke(main, ["bench", "run", *asked, "--mode", "engine", "--format", "json"])
+    assert ran.exit_code == 0, ran.output
+    (cell,) = [one for one in msgspec.json.decode(ran.stdout)["cells"] if one["policy"] == "lru"]
+    assert told["shadows"][0]["hit_tokens"] == cell["hit_tokens"]
+
+
+def test_the_command_refuses_what_it_cannot_check() -> None:
+    done = run("synthetic", "--capacity", "10", "--actual", "lru=10")
+    assert done.exit_code != 0
+    assert run("synthetic", "--capacity", "10", "--actual", "lru").exit_code != 0
