@@ -12,11 +12,13 @@ mod check;
 mod pages;
 mod queue;
 mod room;
+mod switch;
 mod transfers;
 mod victims;
 
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
 pub use queue::BlockQueue;
+pub use switch::QueueContents;
 pub use transfers::{TierStats, TransferResult};
 
 use crate::error::{Error, Result};

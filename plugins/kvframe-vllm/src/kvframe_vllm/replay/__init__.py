@@ -5,4 +5,7 @@
 ``workload``   requests: families with a shared prefix among scans
 ``engine``     a scheduler on a made-up model, and the loop around it
 ``check``      what must hold after every step
+``scenarios``  lru against stock under preemption, aborts, drafts, windows and late frees
+``fuzz``       loose values of clients and operators
+``cost``       time of the KV manager a step
 """
