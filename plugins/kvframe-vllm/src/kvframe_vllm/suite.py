@@ -30,7 +30,6 @@ FILES = (
     "core/test_mamba_align_chunk_split.py",
     "core/test_priority_scheduler_random.py",
     "core/test_swa_inflight_window_free.py",
-    "core/prefix_cache",
     "simple_kv_offload/test_scheduler.py",
     "kv_connector/unit/test_cache_pollution_prevention.py",
     "kv_connector/unit/test_kv_load_failure_recovery.py",
@@ -90,6 +89,7 @@ def outcomes(source: Path, files: Sequence[str], policy: str) -> dict[str, tuple
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "kvframe_vllm.suite"),
                 *("-p", "no:cacheprovider", f"--junitxml={report}"),
+                "--continue-on-collection-errors",
                 *("--confcutdir", str(source / "tests" / "v1"), *tests),
             ],
             cwd=source,
