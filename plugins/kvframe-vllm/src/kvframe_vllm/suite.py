@@ -43,11 +43,7 @@ FILES = (
 MODEL = "facebook--opt-125m"
 """The model that the tests name; they want its configuration, and load no weights."""
 
-REASONS = {
-    "free_block_queue.fake_free_list": "walks the links of vLLM's own free queue",
-    "next_free_block": "walks the links of vLLM's own free queue",
-    "prev_free_block": "walks the links of vLLM's own free queue",
-}
+REASONS = {"fake_free_list": "walks the links of vLLM's own free queue"}
 """Why a test cannot pass: by what its failure shows."""
 
 
