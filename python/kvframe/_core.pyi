@@ -24,6 +24,10 @@ class BlockQueue:
         """
         The queue of `blocks` blocks, which all have an owner; `policy` is a built-in's name or a driver.
         """
+    def adopt(self, /, other: BlockQueue) -> None:
+        """
+        Takes over what another queue of as many blocks holds; this one is new.
+        """
     def available(self, /) -> int:
         """
         Blocks without an owner.

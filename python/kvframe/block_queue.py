@@ -34,24 +34,19 @@ class BlockQueue:
         capacity: Blocks of the pool.
         block_size: Tokens in a block, for policies that count them; ``cache.block_size`` if None.
 
+    Attributes:
+        resolved: The configuration that names the policy.
+
     Raises:
         PluginError, PolicyError: The policy cannot be found, or not be made.
     """
 
     def __init__(self, resolved: Resolved, capacity: int, *, block_size: int | None = None) -> None:
-        if not isinstance(resolved, Resolved):
-            limit = "must be a Resolved; a policy's name goes to BlockQueue.named"
-            raise UsageError(f"resolved = {shown(resolved)}: {limit}")
-        config, chosen = resolved.config.eviction, resolved.eviction
-        size = resolved.config.cache.block_size if block_size is None else block_size
-        self.policy = chosen.name
-        self._made_of = resolved, capacity, size
-        self._core = Core(
-            blocks=capacity,
-            block_size=size,
-            policy=driver(chosen.loaded, Terms.of(config, chosen.options, size)) or self.policy,
-            policy_options=chosen.values,
-        )
+        _check(resolved)
+        self.resolved = resolved
+        self._capacity = capacity
+        self._block_size = resolved.config.cache.block_size if block_size is None else block_size
+        self._core = self._made(resolved)
 
     @classmethod
     def named(cls, policy: str, capacity: int, **options: Any) -> BlockQueue:
@@ -60,8 +55,30 @@ class BlockQueue:
 
     def renewed(self) -> BlockQueue:
         """A queue of the same policy and size that has learnt nothing: all blocks have an owner."""
-        resolved, capacity, size = self._made_of
-        return BlockQueue(resolved, capacity, block_size=size)
+        return BlockQueue(self.resolved, self._capacity, block_size=self._block_size)
+
+    def switch(self, resolved: Resolved) -> None:
+        """Have another policy rank the blocks from now on; it can be switched back in the same way.
+
+        Owners, keys, and which blocks hold nothing stay. The policy is told of every findable
+        block, the next victim first, and as often as it was used (255 times at most); of what the
+        last policy had learnt it knows nothing.
+
+        Args:
+            resolved: The configuration, of which only ``[eviction]`` is used.
+
+        Raises:
+            PluginError, PolicyError: The policy cannot be found, or not be made; nothing changes.
+        """
+        _check(resolved)
+        made = self._made(resolved)
+        made.adopt(self._core)
+        self._core, self.resolved = made, resolved
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+        return self.resolved.eviction.name
 
     @property
     def available(self) -> int:
@@ -93,7 +110,8 @@ class BlockQueue:
         depths: Sequence[int],
         use: Access = UNKNOWN,
     ) -> None:
-        """Blocks with an owner became findable, given in the order of their prefix.
+        """Blocks with an owner became findable, given in the order of their prefix; what they held
+        before is forgotten.
 
         Args:
             blocks: Their ids.
@@ -102,7 +120,7 @@ class BlockQueue:
             use: The request that computed them.
 
         Raises:
-            UsageError: One has no owner, or is findable already.
+            UsageError: One has no owner.
         """
         self._core.insert(blocks, keys, depths, row_of(use))
 
@@ -152,3 +170,19 @@ class BlockQueue:
             IntegrityError: Something disagrees, which is a bug in kvframe.
         """
         self._core.check_integrity()
+
+    def _made(self, resolved: Resolved) -> Core:
+        config, chosen = resolved.config.eviction, resolved.eviction
+        terms = Terms.of(config, chosen.options, self._block_size)
+        return Core(
+            blocks=self._capacity,
+            block_size=self._block_size,
+            policy=driver(chosen.loaded, terms) or chosen.name,
+            policy_options=chosen.values,
+        )
+
+
+def _check(resolved: object) -> None:
+    if not isinstance(resolved, Resolved):
+        limit = "must be a Resolved; a policy's name goes to BlockQueue.named"
+        raise UsageError(f"resolved = {shown(resolved)}: {limit}")

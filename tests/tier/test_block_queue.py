@@ -9,6 +9,7 @@ import pytest
 from kvframe.block_queue import BlockQueue
 from kvframe.config import Resolved
 from kvframe.errors import CapacityError, UsageError
+from kvframe.flat import resolve
 
 from .test_tier_policy import BUILTIN, registry
 
@@ -142,6 +143,65 @@ def test_a_block_that_loses_its_key_is_free_once_it_has_no_owner() -> None:
     assert ours.order() == [1, 0]
 
 
+@pytest.mark.parametrize("name", [*BUILTIN, "oldest"])
+def test_a_block_may_come_to_hold_something_else(name: str) -> None:
+    ours = queue(name)
+    ours.insert([0, 1], [b"a", b"b"], [0, 1])
+    ours.insert([1, 2], [b"c", b"d"], [1, 2])
+    ours.check_integrity()
+    ours.free([0, 1, 2, 3])
+    assert ours.order()[0] == 3
+    assert sorted(ours.take(4)) == [0, 1, 2, 3]
+    assert ours.evictions == 3
+
+
+@pytest.mark.parametrize("old", ["lru", "arc", "oldest"])
+@pytest.mark.parametrize("new", [*BUILTIN, "oldest"])
+def test_another_policy_takes_the_blocks_over_and_back(old: str, new: str) -> None:
+    ours, others = queue(old), queue(new).resolved
+    ours.insert([0, 1, 2, 3, 4], [b"a", b"b", b"c", b"d", b"e"], [0, 1, 2, 0, 1])
+    ours.defer([6, 3])
+    ours.free([0, 1, 2, 5])
+    ours.take(1)
+    before, evicted = ours.order(), ours.evictions
+    ours.switch(others)
+    assert ours.policy == new
+    ours.check_integrity()
+    assert set(ours.order()) == set(before)
+    assert (ours.order()[-2:], ours.evictions) == ([6, 3], evicted)
+    ours.hit([0, 3])
+    ours.free([4])
+    with pytest.raises(UsageError, match="block = 4: has no owner"):
+        ours.free([4])
+    ours.switch(queue(old).resolved)
+    ours.check_integrity()
+    assert sorted(ours.order()) == [1, 2, 4, 6]
+
+
+def test_under_lru_the_order_survives_a_switch_and_use_counts_survive_lru() -> None:
+    ours = BlockQueue.named("lru", 6)
+    ours.insert([0, 1, 2, 3], [b"a", b"b", b"c", b"d"], [0, 1, 2, 3])
+    ours.free([0, 1, 2, 3, 4])
+    for block in (1, 1, 0, 3):
+        ours.hit([block])
+        ours.free([block])
+    before = ours.order()
+    assert before == [4, 2, 1, 0, 3]
+    ours.switch(resolve("lru"))
+    assert ours.order() == before
+    ours.switch(resolve("lfu"))
+    # Used once, twice, twice, three times.
+    assert ours.order() == [4, 2, 0, 3, 1]
+
+
+def test_a_switch_that_cannot_be_made_changes_nothing() -> None:
+    ours = BlockQueue.named("lru", 3)
+    ours.free([0, 1, 2])
+    with pytest.raises(UsageError, match="resolved = 'lfu': must be a Resolved"):
+        ours.switch("lfu")  # type: ignore[arg-type]
+    assert (ours.policy, ours.order()) == ("lru", [2, 1, 0])
+
+
 def test_a_renewed_queue_has_learnt_nothing() -> None:
     ours = BlockQueue.named("lru", 3)
     ours.free([0, 1, 2])
@@ -162,7 +222,7 @@ def test_misuse_is_refused_and_changes_nothing(name: str) -> None:
         (lambda: ours.free([4]), "block = 4: has no owner"),
         (lambda: ours.defer([3]), "block = 3: has no owner"),
         (lambda: ours.hit([1, 3]), "block = 3: not findable"),
-        (lambda: ours.insert([5, 1], [b"x", b"y"], [0, 0]), "block = 1: has no owner, or is"),
+        (lambda: ours.insert([5, 0], [b"x", b"y"], [0, 0]), "block = 0: has no owner"),
         (lambda: ours.insert([4], [b"x"], [0]), "block = 4: has no owner"),
         (lambda: ours.insert([5], [], [0]), "1 blocks, 0 keys, 1 depths"),
         (lambda: ours.remove([BLOCKS]), f"block = {BLOCKS}: not a block of this pool"),

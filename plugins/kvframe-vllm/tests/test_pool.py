@@ -18,7 +18,7 @@ if importlib.util.find_spec("vllm") is None:
 
 from kvframe_vllm import choice
 from kvframe_vllm.install import put_in, take_out
-from kvframe_vllm.pool import PolicyBlockPool, use_of_request
+from kvframe_vllm.pool import ruled, use_of_request
 from kvframe_vllm.replay.check import check_pool
 from vllm.v1.core.block_pool import BlockPool
 
@@ -27,7 +27,7 @@ from kvframe.flat import UNKNOWN, Access
 BLOCKS = 40
 
 
-def ruled(policy: str = "lru", blocks: int = BLOCKS) -> Any:
+def pool_under(policy: str = "lru", blocks: int = BLOCKS) -> Any:
     pool = BlockPool(blocks, True, 16, enable_kv_cache_events=True)
     put_in(pool, choice.resolved(policy))
     return pool
@@ -42,8 +42,8 @@ def hashed(pool: Any, numbers: list[int]) -> list[Any]:
     blocks = pool.get_new_blocks(len(numbers))
     for place, (block, number) in enumerate(zip(blocks, numbers, strict=True)):
         pool._insert_block_hash(key(number), block, num_tokens=16 * (place + 1))
-    if isinstance(pool, PolicyBlockPool):
-        pool.free_block_queue.publish()
+    if ruled(pool):
+        pool.free_block_queue.entered(blocks, range(len(blocks)))
     return list(blocks)
 
 
@@ -58,7 +58,7 @@ def free_ids(pool: Any) -> list[int]:
 @pytest.mark.parametrize("seed", range(10))
 def test_lru_hands_out_what_stock_hands_out(seed: int) -> None:
     """Random requests that share blocks, on both pools; two blocks may have one hash."""
-    pools = BlockPool(BLOCKS, True, 16, enable_kv_cache_events=True), ruled()
+    pools = BlockPool(BLOCKS, True, 16, enable_kv_cache_events=True), pool_under()
     chance = random.Random(seed)
     tables: list[list[int]] = []
     for _ in range(400):
@@ -82,12 +82,12 @@ def test_lru_hands_out_what_stock_hands_out(seed: int) -> None:
             assert pools[0].reset_prefix_cache() == pools[1].reset_prefix_cache() is True
         assert free_ids(pools[0]) == free_ids(pools[1])
         assert pools[0].take_events() == pools[1].take_events()
-        assert isinstance(pools[1], PolicyBlockPool)
+        assert ruled(pools[1])
         check_pool(pools[1])
 
 
 def test_the_null_block_is_never_handed_out() -> None:
-    pool = ruled()
+    pool = pool_under()
     assert 0 not in ids(pool.get_new_blocks(BLOCKS - 1))
     pool.free_blocks([pool.null_block])
     pool.touch([pool.null_block])
@@ -95,7 +95,7 @@ def test_the_null_block_is_never_handed_out() -> None:
 
 
 def test_evicted_by_a_connector_owned_or_free() -> None:
-    pool = ruled()
+    pool = pool_under()
     owned, free = hashed(pool, [1, 2])
     pool.free_blocks([free])
     pool.evict_blocks({owned.block_id, free.block_id})
@@ -108,7 +108,7 @@ def test_evicted_by_a_connector_owned_or_free() -> None:
 
 
 def test_hashes_that_move_to_a_copy_leave_the_block() -> None:
-    pool = ruled()
+    pool = pool_under()
     [source] = hashed(pool, [1])
     [copy] = pool.get_new_blocks(1)
     pool.move_block_hashes(source, copy)
@@ -120,7 +120,7 @@ def test_hashes_that_move_to_a_copy_leave_the_block() -> None:
 
 @pytest.mark.parametrize("policy", ["lru", "mru", "lfu"])
 def test_unpinned_blocks_are_handed_out_last(policy: str) -> None:
-    pool, reused = ruled(policy), []
+    pool, reused = pool_under(policy), []
     cached = hashed(pool, [1, 2])
     bare = pool.get_new_blocks(1)
     pool.unpin_blocks([*cached[:1], *bare], lambda block: reused.append(block.block_id))
@@ -134,14 +134,32 @@ def test_unpinned_blocks_are_handed_out_last(policy: str) -> None:
     assert sorted(reused) == sorted(last)
 
 
+def test_a_free_block_without_a_hash_that_is_touched_leaves_stock() -> None:
+    pool = pool_under()
+    block = pool.free_block_queue.get_all_free_blocks()[3]
+    pool.touch([block])
+    assert not ruled(pool)
+    assert block.block_id not in ids(pool.get_new_blocks(BLOCKS - 2))
+    check_pool(pool)
+
+
+def test_a_hash_that_is_dropped_while_its_block_is_owned() -> None:
+    pool = pool_under()
+    kept, dropped = hashed(pool, [1, 2])
+    pool._maybe_evict_cached_block(dropped)
+    pool.free_blocks([dropped, kept])
+    assert free_ids(pool)[0] == dropped.block_id
+    check_pool(pool)
+
+
 def test_blocks_of_another_pool_go_back_to_it() -> None:
-    ours, other = ruled(), BlockPool(BLOCKS, True, 16)
+    ours, other = pool_under(), BlockPool(BLOCKS, True, 16)
     ours.free_blocks([*ours.get_new_blocks(2), *other.get_new_blocks(3)])
     assert ours.get_num_free_blocks() == other.get_num_free_blocks() == BLOCKS - 1
 
 
 def test_the_queue_can_be_walked_from_a_block_on() -> None:
-    pool = ruled()
+    pool = pool_under()
     queue, blocks = pool.free_block_queue, pool.free_block_queue.get_all_free_blocks()
     assert list(queue.iter_blocks_after(None)) == blocks
     assert list(queue.iter_blocks_after(blocks[3])) == blocks[4:]
@@ -179,7 +197,7 @@ LOOSE: list[Any] = [
 
 
 def test_loose_values_of_clients_never_raise() -> None:
-    chance, pool = random.Random(0), ruled("lfu", 20)
+    chance, pool = random.Random(0), pool_under("lfu", 20)
     names = ["session", "turn", "request_class", "priority", "tokens", "next_use", "other"]
     for _ in range(5000):
         told: Any = {chance.choice(names): chance.choice(LOOSE) for _ in range(3)}
@@ -194,9 +212,9 @@ def test_loose_values_of_clients_never_raise() -> None:
             use = use_of_request(request)
         [block] = pool.get_new_blocks(1)
         pool._insert_block_hash(key(chance.randrange(99)), block, num_tokens=16)
-        pool.free_block_queue.publish(use)
+        pool.free_block_queue.entered([block], [0], use)
         pool.free_blocks([block])
-    assert isinstance(pool, PolicyBlockPool)
+    assert ruled(pool)
 
 
 def test_what_a_request_says_reaches_the_policy() -> None:

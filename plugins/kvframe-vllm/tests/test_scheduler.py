@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-import random
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,14 +22,14 @@ if importlib.util.find_spec("vllm") is None:
 from kvframe_vllm import choice, plugin, releases
 from kvframe_vllm.connector import KvframeConnector
 from kvframe_vllm.install import install, put_in, take_out
-from kvframe_vllm.pool import PolicyBlockPool
+from kvframe_vllm.pool import ruled
 from kvframe_vllm.queue import PolicyQueue
+from kvframe_vllm.replay import fuzz
 from kvframe_vllm.replay.check import check_pool, check_step
 from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
+from kvframe_vllm.replay.scenarios import SCENARIOS, serve
 from kvframe_vllm.replay.workload import Families
-from vllm.lora.request import LoRARequest
-from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.request import Request, RequestStatus
+from kvframe_vllm.switch import switch
 
 PROMPTS = Families().prompts()
 SCHEDULER = "kvframe_vllm.scheduler.KvframeScheduler"
@@ -72,7 +72,7 @@ def stock_of(load: Load, known: dict[Load, tuple[Any, ...]]) -> tuple[Any, ...]:
     if key not in known:
         made = scheduler(replace(load, scheduler_cls=None))
         known[key] = outcome(made, served(made, load))
-        assert type(pool_of(made)) is BlockPool
+        assert not ruled(pool_of(made))
     return known[key]
 
 
@@ -186,7 +186,7 @@ def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
     logging.getLogger("vllm").propagate = True
     made = scheduler(Load(blocks=50))
     assert not install(pool_of(made), text)
-    assert type(pool_of(made)) is BlockPool
+    assert not ruled(pool_of(made))
     told = [line for line in caplog.messages if line.startswith("kvframe does not rule")]
     assert len(told) == 1
     assert message in told[0]
@@ -236,7 +236,7 @@ def test_a_queue_that_fails_in_mid_run_is_replaced_by_stocks(
     queue.core = Failing(queue.core)
     done = served(made, load, PROMPTS[:80], check=False)
     assert len(done.hits) == 80
-    assert type(pool_of(made)) is BlockPool
+    assert not ruled(pool_of(made))
     check_pool(pool_of(made))
     assert [line for line in caplog.messages if "lfu failed, and vLLM's LRU goes on" in line]
 
@@ -253,7 +253,7 @@ def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> N
     def before(step: int) -> None:
         if step % 40 == 20:
             put_in(pool_of(made), choice.resolved("lru"))
-            assert type(pool_of(made)) is PolicyBlockPool
+            assert ruled(pool_of(made))
         elif step % 40 == 0 and step:
             take_out(pool_of(made))
 
@@ -261,57 +261,72 @@ def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> N
     assert outcome(made, done) == stock_of(load, stock)
 
 
-def hard_requests(count: int) -> list[Request]:
-    """Adapters, salts, images and priorities among families and scans, some of them long."""
-    chance = random.Random(11)
-    made = []
-    for number, prompt in enumerate(Families(requests=count, seed=5).prompts()):
-        fields: dict[str, Any] = {"priority": chance.randrange(-3, 4)}
-        if number % 5 == 0:
-            which = chance.randrange(3) + 1
-            fields["lora_request"] = LoRARequest(f"adapter{which}", which, f"/adapter{which}")
-        if number % 7 == 0:
-            fields["cache_salt"] = f"tenant {chance.randrange(3)}"
-        [one] = requests([prompt], 16, chance.choice([4, 16, 200]), **fields)
-        one.request_id = str(number)
-        made.append(one)
-    return made
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_lru_is_stock_under_everything_at_once(name: str) -> None:
+    """Three hundred requests here; the command serves two thousand."""
+    stock = serve(SCENARIOS[name], 300, None, check=False)
+    ours = serve(SCENARIOS[name], 300, "lru")
+    assert len(ours.run.hits) > 280
+    assert min(ours.run.resumed, ours.aborted) > 0
+    assert ours.compared() == stock.compared()
 
 
-@pytest.mark.parametrize("policy", ["lru", "lfu", "arc", "s3-fifo"])
-def test_two_thousand_requests_with_aborts_resets_and_preemption(policy: str) -> None:
-    """What is served does not depend on the policy; under lru nothing does."""
+@pytest.mark.parametrize("policy", ["lfu", "arc", "s3-fifo"])
+def test_every_request_is_served_under_any_policy(policy: str) -> None:
+    assert len(serve(SCENARIOS["asynchronous"], 300, policy).run.hits) > 280
 
-    def serve(ruled: str | None) -> tuple[Any, ...]:
-        load = Load(blocks=160, running=12, events=True, asynchronous=True)
+
+def test_loose_values_raise_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fuzz.configured(100, seed=0)
+        fuzz.serve(300, 1, "lfu")
+        fuzz.salted(100, seed=2)
+
+
+# --- a switch -------------------------------------------------------------------------------------
+
+
+def test_a_switch_in_mid_run_and_back(stock: dict[Load, tuple[Any, ...]]) -> None:
+    """Under lru nothing differs from stock; lfu after it knows what was used before."""
+    load = Load(blocks=500, events=True)
+
+    def hits(*texts: str) -> tuple[Any, ...]:
         made = scheduler(load)
-        if ruled:
-            put_in(pool_of(made), choice.resolved(ruled))
-        waiting = hard_requests(2000)[::-1]
-        chance = random.Random(3)
+        for request in requests(PROMPTS, load.block_size):
+            made.add_request(request)
+        put_in(pool_of(made), choice.resolved("lru"))
 
         def before(step: int) -> None:
-            while waiting and len(made.waiting) < 4:
-                made.add_request(waiting.pop())
-            if step % 17 == 0 and made.running:
-                gone = chance.choice(made.running).request_id
-                made.finish_requests(gone, RequestStatus.FINISHED_ABORTED)
-            if step % 301 == 300:
-                made.reset_prefix_cache(reset_running_requests=True)
-            if step % 50 == 0:
-                check_pool(pool_of(made))
+            if step % 150 == 149:
+                assert switch(pool_of(made), texts[step // 150 % len(texts)])
 
-        made.add_request(waiting.pop())
-        done = run(made, load, before)
-        assert not waiting
-        assert pool_of(made).get_num_free_blocks() == load.blocks - 1
-        assert done.resumed > 10
+        done = run(made, load, before, lambda done, output: check_step(made, done, output, 16))
         return outcome(made, done)
 
-    ours = serve(policy)
-    assert len(ours[0]) > 1900
-    if policy == "lru":
-        assert ours == serve(None)
+    assert hits("lru", "stock") == stock_of(load, stock)
+    assert sum(hits("lfu")[0].values()) > sum(stock_of(load, stock)[0].values())
+
+
+def test_a_switch_that_cannot_be_made_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("vllm").propagate = True
+    made = scheduler(Load(blocks=50))
+    put_in(pool_of(made), choice.resolved("lru"))
+    assert not switch(pool_of(made), "lruu")
+    assert pool_of(made).free_block_queue.core.policy == "lru"
+    assert [line for line in caplog.messages if line.startswith("kvframe does not switch to lruu")]
+
+
+def test_counts_of_another_are_taken_over() -> None:
+    made = scheduler(Load(blocks=50))
+    pool = pool_of(made)
+    [request] = requests([list(range(64))], 16)
+    blocks = pool.get_new_blocks(4)
+    pool.cache_full_blocks(request, blocks, 0, 4, 16, 0)
+    pool.free_blocks(reversed(blocks))
+    uses = [9 if block is blocks[3] else 1 for block in pool.blocks]
+    assert switch(pool, "lfu", uses)
+    assert pool.free_block_queue.get_all_free_blocks()[-1] is blocks[3]
 
 
 # --- the record -----------------------------------------------------------------------------------

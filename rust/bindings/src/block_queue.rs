@@ -102,6 +102,13 @@ impl BlockQueue {
         self.core.outside().failures()
     }
 
+    /// Takes over what another queue of as many blocks holds; this one is new.
+    fn adopt(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        let cached = other.core.order(py, Core::tier)?;
+        let contents = other.core.locked(py, |core| core.contents(&cached))?;
+        self.core.with(py, |core| core.adopt(&contents))
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.core.traverse(&visit)
     }

@@ -155,3 +155,33 @@ fn a_queue_gives_free_blocks_then_victims_then_deferred_ones() {
         assert_eq!(queue.available(), 7, "{name}: nothing of them is cached any more");
     }
 }
+
+#[test]
+fn another_policy_takes_over_what_a_queue_holds() {
+    let queue = |name: &str| {
+        let policy = by_name(name, PolicyOptions::default()).unwrap();
+        BlockQueue::new(8, 16, policy).unwrap()
+    };
+    for name in NAMES {
+        let mut old = queue("lru");
+        let keys: Vec<Key> = (0..5).map(Key).collect();
+        old.insert(&[0, 1, 2, 3, 4], &keys, &[0, 1, 2, 0, 1], RequestInfo::default()).unwrap();
+        old.hit(&[0, 3], RequestInfo::default()).unwrap();
+        old.defer(&[6, 3]).unwrap();
+        old.free(&[0, 1, 2, 5]).unwrap();
+        let order = old.tier().order();
+        let mut new = queue(name);
+        new.adopt(&old.contents(&order)).unwrap();
+        new.check_integrity().unwrap();
+        let cached = new.tier().order();
+        let queued = new.around(cached.clone());
+        assert_eq!((queued[0], &queued[4..]), (5, &[6, 3][..]), "{name}");
+        assert!((0..3).all(|block| cached.contains(&block)), "{name}");
+        if *name == "lru" {
+            assert_eq!(cached, order);
+        }
+        assert!(new.free(&[4]).is_ok() && new.free(&[4]).is_err(), "{name}: it has an owner");
+        let other = BlockQueue::new(9, 16, by_name(name, PolicyOptions::default()).unwrap());
+        assert!(other.unwrap().adopt(&old.contents(&order)).is_err(), "{name}: another size");
+    }
+}

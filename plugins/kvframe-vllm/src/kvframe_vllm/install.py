@@ -6,6 +6,7 @@ cannot be had, vLLM goes on as it is, and its log says why in one sentence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
@@ -14,8 +15,11 @@ from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue
 from kvframe.config import Resolved
 from kvframe_vllm import choice, releases
 from kvframe_vllm.log import logger
-from kvframe_vllm.pool import PolicyBlockPool
+from kvframe_vllm.pool import be_silent, notify
 from kvframe_vllm.queue import PolicyQueue
+
+STOCK = "stock"
+"""The name of vLLM's own order."""
 
 
 def install(pool: Any, text: str | None) -> bool:
@@ -23,11 +27,13 @@ def install(pool: Any, text: str | None) -> bool:
 
     Args:
         pool: A scheduler's ``kv_cache_manager.block_pool``.
-        text: As `kvframe_vllm.choice` takes it.
+        text: As `kvframe_vllm.choice` takes it; ``stock`` leaves vLLM's order.
 
     Returns:
         Whether it rules the pool now.
     """
+    if text == STOCK:
+        return False
     try:
         if reason := unfit(pool):
             return _stock(reason)
@@ -54,8 +60,13 @@ def unfit(pool: Any) -> str | None:
     return None
 
 
-def put_in(pool: Any, resolved: Resolved) -> None:
+def put_in(pool: Any, resolved: Resolved, uses: Sequence[int] | None = None) -> None:
     """Give ``pool`` a queue of that policy: its free blocks enter it in the order they have.
+
+    Args:
+        pool: The pool, under vLLM's own order.
+        resolved: Whose ``[eviction]`` names the policy.
+        uses: How often each block was used, by id; once if None.
 
     Raises:
         KVFrameError: The policy cannot be had. The pool is as it was.
@@ -65,17 +76,22 @@ def put_in(pool: Any, resolved: Resolved) -> None:
         pool.blocks, resolved, pool.hash_block_size, lambda error: give_up(pool, error)
     )
     owned = [block for block in pool.blocks if block.ref_cnt]
-    for block in [block for block in free + owned if block.block_hash is not None]:
-        depth = (block.block_hash_num_tokens or 1) - 1
-        queue.entered(block, block.block_hash, depth // pool.hash_block_size)
-    blocks, keys, depths = queue.take_entered()
-    queue.core.insert(blocks, keys, depths)
+    cached = [block for block in free + owned if block.block_hash is not None]
+    ids = [block.block_id for block in cached]
+    keys = [block.block_hash for block in cached]
+    tokens = [block.block_hash_num_tokens or 1 for block in cached]
+    size = pool.hash_block_size
+    queue.core.insert(ids, keys, [(each - 1) // size for each in tokens])
+    again, counted = ids, 1
+    while uses is not None and again:
+        counted += 1
+        again = [block for block in again if uses[block] >= counted]
+        queue.core.hit(again)
     queue.core.free([block.block_id for block in reversed(free)])
     queue.num_free_blocks = len(free)
     for block in free:
         block.prev_free_block = block.next_free_block = None
-    pool.free_block_queue = queue
-    pool.__class__ = PolicyBlockPool
+    notify(pool, queue)
 
 
 def take_out(pool: Any) -> None:
@@ -96,8 +112,7 @@ def give_up(pool: Any, error: Exception) -> Any:
 
 
 def _own(pool: Any, free: list[Any]) -> Any:
-    pool.__class__ = BlockPool
-    pool.free_block_queue = FreeKVCacheBlockQueue(free)
+    be_silent(pool, FreeKVCacheBlockQueue(free))
     return pool.free_block_queue
 
 

@@ -43,10 +43,10 @@ def put_into(scheduler: Any, *, only_if_asked: bool) -> bool:
     """
     try:
         from kvframe_vllm.install import install
-        from kvframe_vllm.pool import PolicyBlockPool
+        from kvframe_vllm.pool import ruled
 
         pool = scheduler.kv_cache_manager.block_pool
-        if isinstance(pool, PolicyBlockPool):
+        if ruled(pool):
             return True
         text = choice.asked(scheduler.vllm_config)
         if text is None and only_if_asked:

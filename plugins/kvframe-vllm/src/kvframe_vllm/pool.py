@@ -1,8 +1,9 @@
-"""vLLM's `BlockPool`, which notifies its free queue of what a policy goes by."""
+"""What vLLM's `BlockPool` notifies its free queue of: all that a policy goes by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
@@ -33,71 +34,117 @@ def _known(request: Any) -> Access:
     return use_of(known | told if isinstance(told, dict) else known)
 
 
-class PolicyBlockPool(BlockPool):  # type: ignore[misc]
-    """A pool whose free queue is a `PolicyQueue`.
+def touch(pool: BlockPool, blocks: Sequence[Block]) -> None:
+    """As vLLM does; the queue is told which blocks were found."""
+    queue = pool.free_block_queue
+    BlockPool.touch(pool, blocks)
+    queue.found(blocks)
 
-    A live pool becomes one (`kvframe_vllm.install`): it has no attribute of its own.
-    """
 
-    free_block_queue: PolicyQueue
+def cache_full_blocks(
+    pool: BlockPool,
+    request: Any,
+    blocks: list[Block],
+    num_cached_blocks: int,
+    num_full_blocks: int,
+    block_size: int,
+    kv_cache_group_id: int,
+    block_mask: list[bool] | None = None,
+) -> None:
+    """As vLLM does; the queue is told which blocks have a hash now."""
+    queue, (first, end) = pool.free_block_queue, (num_cached_blocks, num_full_blocks)
+    BlockPool.cache_full_blocks(
+        pool, request, blocks, first, end, block_size, kv_cache_group_id, block_mask
+    )
+    if first < end:
+        step = block_size // pool.hash_block_size
+        # A block stands at its last hash.
+        depths = [*range((first + 1) * step - 1, end * step, step)]
+        queue.entered(blocks[first:end], depths, use_of_request(request), block_mask)
 
-    def get_new_blocks(self, num_blocks: int) -> list[Block]:
-        queue = self.free_block_queue
-        queue.taking = True
-        try:
-            taken: list[Block] = super().get_new_blocks(num_blocks)
-            return taken
-        finally:
-            queue.taking = False
 
-    def touch(self, blocks: Sequence[Block]) -> None:
-        queue = self.free_block_queue
-        super().touch(blocks)
-        queue.found(blocks)
+def cache_partial_block(
+    pool: BlockPool, request: Any, block: Block, num_tokens: int, *args: Any, **kwargs: Any
+) -> Any:
+    """As vLLM does; the queue is told if the block came to hold something else."""
+    queue, was = pool.free_block_queue, block.block_hash
+    key = BlockPool.cache_partial_block(pool, request, block, num_tokens, *args, **kwargs)
+    # A further hash of a block is no new block.
+    if block.block_hash is not None and block.block_hash != was:
+        depth = num_tokens // pool.hash_block_size - 1
+        queue.entered([block], [depth], use_of_request(request))
+    return key
 
-    def cache_full_blocks(self, request: Any, *args: Any, **kwargs: Any) -> None:
-        queue = self.free_block_queue
-        super().cache_full_blocks(request, *args, **kwargs)
-        if queue.entering:
-            queue.publish(use_of_request(request))
 
-    def cache_partial_block(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        queue = self.free_block_queue
-        found = super().cache_partial_block(request, *args, **kwargs)
-        if queue.entering:
-            queue.publish(use_of_request(request))
-        return found
+def move_block_hashes(pool: BlockPool, src_block: Block, dst_block: Block) -> None:
+    """As vLLM does; the queue is told of both blocks."""
+    queue = pool.free_block_queue
+    BlockPool.move_block_hashes(pool, src_block, dst_block)
+    queue.lost([src_block.block_id])
+    if dst_block.block_hash is not None:
+        tokens = dst_block.block_hash_num_tokens or 1
+        queue.entered([dst_block], [(tokens - 1) // pool.hash_block_size])
 
-    def move_block_hashes(self, src_block: Block, dst_block: Block) -> None:
-        queue = self.free_block_queue
-        super().move_block_hashes(src_block, dst_block)
-        queue.publish()
 
-    def unpin_blocks(self, blocks: Iterable[Block], on_reuse: Callable[[Block], None]) -> None:
-        queue = self.free_block_queue
-        queue.deferring = True
-        try:
-            super().unpin_blocks(blocks, on_reuse)
-        finally:
-            queue.deferring = False
+def evict_blocks(pool: BlockPool, block_ids: set[int]) -> None:
+    """As vLLM does; the queue is told of the blocks."""
+    queue = pool.free_block_queue
+    BlockPool.evict_blocks(pool, block_ids)
+    queue.lost(block_ids)
 
-    def reset_prefix_cache(self) -> bool:
-        queue = self.free_block_queue
-        done: bool = super().reset_prefix_cache()
-        if done:
-            queue.reset()
-        return done
 
-    def _insert_block_hash(self, key: bytes, block: Block, num_tokens: int | None) -> None:
-        fresh = block.block_hash is None
-        super()._insert_block_hash(key, block, num_tokens)
-        if fresh and block.block_hash is not None:
-            depth = (num_tokens or 1) - 1
-            self.free_block_queue.entered(block, key, depth // self.hash_block_size)
+def unpin_blocks(
+    pool: BlockPool, blocks: Iterable[Block], on_reuse: Callable[[Block], None]
+) -> None:
+    """As vLLM does; the queue takes these blocks last."""
+    queue = pool.free_block_queue
+    queue.deferring = True
+    try:
+        BlockPool.unpin_blocks(pool, blocks, on_reuse)
+    finally:
+        queue.deferring = False
 
-    def _remove_cached_block_hashes(self, block: Block) -> list[bytes]:
-        queue, cached = self.free_block_queue, block.block_hash is not None
-        removed: list[bytes] = super()._remove_cached_block_hashes(block)
-        if cached and not queue.taking:
-            queue.lost(block)
-        return removed
+
+def reset_prefix_cache(pool: BlockPool) -> bool:
+    """As vLLM does; the queue begins anew."""
+    queue = pool.free_block_queue
+    done: bool = BlockPool.reset_prefix_cache(pool)
+    if done:
+        queue.reset()
+    return done
+
+
+NOTICES: tuple[Callable[..., Any], ...] = (
+    touch,
+    cache_full_blocks,
+    cache_partial_block,
+    move_block_hashes,
+    evict_blocks,
+    unpin_blocks,
+    reset_prefix_cache,
+)
+"""vLLM's methods of these names, each followed by what it means for the queue.
+
+They are set on a live pool, which stays a `BlockPool`: of another class its every attribute would
+take Python longer to find, about 1 % of a scheduler's step. The methods that loop over blocks one
+by one are not among them, as that would cost more than the policy.
+"""
+
+
+def notify(pool: BlockPool, queue: PolicyQueue) -> None:
+    """Give ``pool`` that queue, and have it notify it."""
+    pool.free_block_queue = queue
+    for notice in NOTICES:
+        setattr(pool, notice.__name__, MethodType(notice, pool))
+
+
+def be_silent(pool: BlockPool, queue: Any) -> None:
+    """Give ``pool`` a queue of vLLM's, which needs no notices."""
+    pool.free_block_queue = queue
+    for notice in NOTICES:
+        delattr(pool, notice.__name__)
+
+
+def ruled(pool: BlockPool) -> bool:
+    """Whether a policy rules ``pool``."""
+    return isinstance(pool.free_block_queue, PolicyQueue)

@@ -7,7 +7,8 @@ so that the policy is called once a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from kvframe.block_queue import BlockQueue
@@ -33,7 +34,6 @@ class PolicyQueue:
         core: kvframe's queue.
         hit_blocks: Blocks that requests have found.
         deferring: Whether blocks are appended to be taken after all others.
-        taking: Whether the pool takes blocks, whose hashes it then removes itself.
     """
 
     def __init__(
@@ -47,12 +47,10 @@ class PolicyQueue:
         self.num_free_blocks = 0
         self.hit_blocks = 0
         self.deferring = False
-        self.taking = False
         self._live = True
         self._blocks, self._give_up = blocks, give_up
-        self._removed: list[int] = []
-        self._bare: list[Block] = []
-        self._entered: tuple[list[int], list[bytes], list[int]] = ([], [], [])
+        self._unknown: list[int] = []
+        self._bare: list[int] = []
 
     # --- what vLLM calls --------------------------------------------------------------------------
 
@@ -73,30 +71,31 @@ class PolicyQueue:
             own: list[Block] = self._fail(error).popleft_n(n)
             return own
         self.num_free_blocks -= n
-        blocks = self._blocks
-        return [blocks[block] for block in taken]
+        return list(map(self._blocks.__getitem__, taken))
 
     def remove(self, block: Block) -> None:
         """Take a block that a request found; the pool says which others it found."""
-        self._removed.append(block.block_id)
         self.num_free_blocks -= 1
+        if block._block_hash is None:
+            self._unknown.append(block.block_id)
 
     def prepend_n(self, blocks: list[Block]) -> None:
         """Blocks without a hash lost their last owner, the first of them to be taken next."""
-        self._bare = blocks
+        self._bare = [block.block_id for block in reversed(blocks)]
         self.num_free_blocks += len(blocks)
 
     def append_n(self, blocks: list[Block]) -> None:
         """Blocks with a hash lost their last owner: a prefix from its end."""
-        if self.deferring:
-            self.num_free_blocks += len(blocks)
-            self._tell(self.core.defer, [block.block_id for block in blocks])
-            return
-        freed = [block.block_id for block in reversed(self._bare)]
-        freed += [block.block_id for block in reversed(blocks)]
-        self._bare = []
+        freed = [block.block_id for block in reversed(blocks)]
         self.num_free_blocks += len(blocks)
-        if freed:
+        if self.deferring:
+            self._tell(self.core.defer, freed[::-1])
+        elif self._bare:
+            bare, self._bare = self._bare, []
+            # vLLM may have dropped a hash while its block had an owner.
+            self._tell(self.core.remove, bare)
+            self._tell(self.core.free, bare + freed)
+        elif freed:
             self._tell(self.core.free, freed)
 
     def append(self, block: Block) -> None:
@@ -118,37 +117,35 @@ class PolicyQueue:
 
     def found(self, blocks: Sequence[Block]) -> None:
         """A request found these, and owns them now; `remove` was called for those without owner."""
-        hits = [block.block_id for block in blocks if block.block_hash is not None]
-        self._removed.clear()
+        hits = [block.block_id for block in blocks if block._block_hash is not None]
+        if self._unknown:
+            # No policy has these: the call fails, and vLLM's own queue goes on.
+            hits += self._unknown
         self.hit_blocks += len(hits)
         if hits:
             self._tell(self.core.hit, hits)
 
-    def entered(self, block: Block, key: bytes, depth: int) -> None:
-        """A block has a hash now; `publish` says so to the policy."""
-        blocks, keys, depths = self._entered
-        blocks.append(block.block_id)
-        keys.append(key)
-        depths.append(depth)
+    def entered(
+        self,
+        blocks: Sequence[Block],
+        depths: Sequence[int],
+        use: Access = UNKNOWN,
+        mask: Sequence[bool] | None = None,
+    ) -> None:
+        """Blocks of a request have a new hash, each at its place; those without one are passed
+        over, and those that the mask leaves out.
+        """
+        ids = [block.block_id for block in blocks]
+        keys = [block._block_hash for block in blocks]
+        if mask is not None or not all(keys):
+            kept = [key is not None and (mask is None or mask[at]) for at, key in enumerate(keys)]
+            ids, keys, depths = (list(compress(each, kept)) for each in (ids, keys, depths))
+        if ids:
+            self._tell(self.core.insert, ids, keys, depths, use)
 
-    @property
-    def entering(self) -> bool:
-        """Whether blocks have entered since `publish`."""
-        return bool(self._entered[0])
-
-    def publish(self, use: Access = UNKNOWN) -> None:
-        """The blocks that entered are all that this request computed."""
-        if self.entering:
-            self._tell(self.core.insert, *self.take_entered(), use)
-
-    def take_entered(self) -> tuple[list[int], list[bytes], list[int]]:
-        """Those blocks, their keys and depths; they are not gathered any more."""
-        entered, self._entered = self._entered, ([], [], [])
-        return entered
-
-    def lost(self, block: Block) -> None:
-        """A block has no hash any more."""
-        self._tell(self.core.remove, [block.block_id])
+    def lost(self, blocks: Iterable[int]) -> None:
+        """Blocks have no hash any more."""
+        self._tell(self.core.remove, list(blocks))
 
     def reset(self) -> None:
         """No block has a hash any more; the policy begins anew. Free blocks keep their order."""
@@ -173,14 +170,10 @@ class PolicyQueue:
 
     def _settle(self) -> None:
         """Pass on what is gathered still: the pool ends each of its calls with none left."""
-        if self._entered[0]:
-            self.core.insert(*self.take_entered())
-        if self._removed:
-            removed, self._removed = self._removed, []
-            self.core.hit(removed)
         if self._bare:
             bare, self._bare = self._bare, []
-            self.core.free([block.block_id for block in reversed(bare)])
+            self.core.remove(bare)
+            self.core.free(bare)
 
     def _fail(self, error: Exception) -> Any:
         """Ends this queue; returns vLLM's own, which the pool has from now on."""

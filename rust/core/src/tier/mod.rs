@@ -13,12 +13,14 @@ mod pages;
 mod prefix;
 mod queue;
 mod room;
+mod switch;
 mod transfers;
 mod victims;
 
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
 pub(crate) use prefix::Place;
 pub use queue::BlockQueue;
+pub use switch::QueueContents;
 pub use transfers::{TierStats, TransferResult};
 
 use crate::error::{Error, Result};

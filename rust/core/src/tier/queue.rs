@@ -19,10 +19,13 @@ use crate::pool::{BlockId, NIL, State};
 /// The blocks of an engine's pool under one policy.
 #[derive(Debug)]
 pub struct BlockQueue {
-    tier: TierPolicy,
+    pub(super) tier: TierPolicy,
     /// Deferred blocks, the first of them next. The pool counts the queue as their owner.
-    deferred: VecDeque<BlockId>,
-    evictions: u64,
+    pub(super) deferred: VecDeque<BlockId>,
+    pub(super) evictions: u64,
+    /// How often each findable block was used, as far as it is counted: a policy that is switched to
+    /// is told.
+    pub(super) uses: Vec<u8>,
 }
 
 impl Consult for BlockQueue {
@@ -41,7 +44,8 @@ impl BlockQueue {
         while let Some(block) = tier.pool.take(0) {
             tier.policy.take(&[block]);
         }
-        Ok(Self { tier, deferred: VecDeque::new(), evictions: 0 })
+        let uses = vec![0; capacity as usize];
+        Ok(Self { tier, deferred: VecDeque::new(), evictions: 0, uses })
     }
 
     /// The tier that ranks the cached ones.
@@ -104,10 +108,10 @@ impl BlockQueue {
     }
 
     /// `blocks`, which have an owner, became findable, in the order of their prefix: each under a key, at
-    /// its place in the prompt. Several may have one key.
+    /// its place in the prompt. Several may have one key. What a block held before is forgotten.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a block that has no owner, or is findable already.
+    /// [`Error::Invalid`] for a block that has no owner.
     pub fn insert(
         &mut self,
         blocks: &[BlockId],
@@ -115,14 +119,14 @@ impl BlockQueue {
         depths: &[u32],
         known: RequestInfo<'_>,
     ) -> Result<()> {
-        self.check(
-            blocks,
-            |state| state == State::Pending,
-            "has no owner, or is findable already",
-        )?;
+        self.check(blocks, is_owned, "has no owner")?;
         self.check_not_deferred(blocks)?;
         self.tier.tick();
         for ((&block, &key), &depth) in blocks.iter().zip(keys).zip(depths) {
+            if self.tier.pool.is_findable(block) {
+                self.tier.forget(block);
+            }
+            self.uses[block as usize] = 1;
             let view = View { pool: &self.tier.pool, now: self.tier.now };
             self.tier.policy.on_miss(key, view);
             self.tier.pool.publish(block, key, NIL, depth);
@@ -142,6 +146,8 @@ impl BlockQueue {
         self.tier.tick();
         self.tier.moved.clear();
         for &block in blocks {
+            let uses = &mut self.uses[block as usize];
+            *uses = uses.saturating_add(1);
             if self.tier.pool.state(block) == State::Cached {
                 self.tier.pool.share(block);
                 self.tier.moved.push(block);

@@ -8,4 +8,7 @@
 ``shadow``     how far shadows are from runs with that policy and size
 ``shadow_cost``  what they cost a step
 ``check``      what must hold after every step
+``scenarios``  lru against stock under preemption, aborts, drafts, windows and late frees
+``fuzz``       loose values of clients and operators
+``cost``       time of the KV manager a step
 """

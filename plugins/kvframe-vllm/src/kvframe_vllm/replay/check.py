@@ -18,7 +18,10 @@ def check_step(made: Any, run: Run, output: Any, block_size: int) -> None:
     for name in output.num_scheduled_tokens:
         request = made.requests[name]
         tables = made.kv_cache_manager.get_block_ids(name)
-        assert [list(table) for table in tables] == run.tables[name], f"request {name}"
+        for table, told in zip(tables, run.tables[name], strict=True):
+            # A block behind a window has become the null block, which the worker is not told.
+            pairs = zip(table, told, strict=True)
+            assert all(block in (0, known) for block, known in pairs), f"request {name}"
         keys = request.block_hashes[: request.num_computed_tokens // block_size]
         for group, table in enumerate(tables):
             for block, key in zip(table, keys, strict=False):

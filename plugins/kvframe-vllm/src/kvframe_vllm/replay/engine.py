@@ -25,6 +25,7 @@ from vllm.config import (
 from vllm.platforms.cpu import CpuPlatform
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import get_hash_fn_by_name
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
@@ -32,7 +33,7 @@ from vllm.v1.kv_cache_interface import (
     KVCacheGroupSpec,
     KVCacheSpec,
 )
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -55,6 +56,8 @@ MODEL = {
 END = VOCABULARY - 1
 """The end-of-sequence token, which is never sampled on purpose: requests run to their length."""
 
+ENCODER_TOKENS = 1 << 20
+
 
 @dataclass(frozen=True)
 class Load:
@@ -71,6 +74,7 @@ class Load:
         connector: Fields of vLLM's ``kv_transfer_config``, or None.
         events: Collect the KV events.
         groups: The attention of each layer group; one with full attention if None.
+        drafts: Tokens of a request that are drafted for each step (synchronous only).
     """
 
     blocks: int
@@ -83,6 +87,7 @@ class Load:
     connector: Mapping[str, Any] | None = None
     events: bool = False
     groups: Sequence[KVCacheSpec] | None = None
+    drafts: int = 0
 
 
 def scheduler(load: Load) -> Any:
@@ -127,6 +132,10 @@ def scheduler(load: Load) -> Any:
         block_size=load.block_size,
         hash_block_size=load.block_size,
     )
+    # This model has no encoder of images and drafts nothing; its scheduler takes both.
+    made.encoder_cache_manager = EncoderCacheManager(cache_size=ENCODER_TOKENS)
+    made.max_num_encoder_input_tokens = ENCODER_TOKENS
+    made.num_spec_tokens = made.num_lookahead_tokens = load.drafts
     made.replay_events = []
     if load.events:
         made.kv_event_publisher.publish = lambda batch: made.replay_events.extend(batch.events)
@@ -233,20 +242,27 @@ def run(
             start = time.thread_time()
             made.update_from_output(*given)
             spent[1] += time.thread_time() - start
+            if load.drafts:
+                made.update_draft_token_ids(drafted(given[0], load.drafts))
         done.steps += 1
     done.schedule_us, done.update_us = (each / max(done.steps, 1) * 1e6 for each in spent)
     return done
 
 
 def sampled(made: Any, output: Any) -> ModelRunnerOutput:
-    """A token for each request whose prompt is computed by then, the same in every run."""
+    """A token for each request whose prompt is computed by then, and the drafted ones that are
+    accepted; the same in every run.
+    """
     ids = list(output.num_scheduled_tokens)
     tokens = []
     for name in ids:
         request = made.requests[name]
-        place = request.num_computed_tokens
+        drafts = len(output.scheduled_spec_decode_tokens.get(name, ()))
+        place = request.num_computed_tokens - drafts
         known = place >= request.num_tokens
-        tokens.append([(place * 7919 + int(name)) % (VOCABULARY - 1)] if known else [])
+        accepted = (place * 31 + int(name)) % (drafts + 1)
+        run = range(place, place + accepted + 1) if known else ()
+        tokens.append([(at * 7919 + int(name)) % (VOCABULARY - 1) for at in run])
     return ModelRunnerOutput(
         req_ids=ids,
         req_id_to_index={name: at for at, name in enumerate(ids)},
@@ -255,3 +271,9 @@ def sampled(made: Any, output: Any) -> ModelRunnerOutput:
         prompt_logprobs_dict={},
         pooler_output=None,
     )
+
+
+def drafted(output: Any, count: int) -> DraftTokenIds:
+    """As many drafted tokens for each request of a step."""
+    ids = list(output.num_scheduled_tokens)
+    return DraftTokenIds(ids, [[1] * count for _ in ids])

@@ -1,0 +1,33 @@
+"""The tests of this folder by another Python, where that has vLLM: $VLLM_PYTHON."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1]
+TESTS = ("tests/test_pool.py", "tests/test_scheduler.py")
+
+
+def test_they_pass_there() -> None:
+    if importlib.util.find_spec("vllm") is not None:
+        pytest.skip("they run here")
+    if not (python := os.environ.get("VLLM_PYTHON")):
+        pytest.skip("no Python that has vLLM: set VLLM_PYTHON")
+    path = os.pathsep.join(map(str, (FOLDER / "src", FOLDER.parents[1] / "python")))
+    done = subprocess.run(
+        [
+            *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull),
+            *("--rootdir", str(FOLDER), *TESTS),
+        ],
+        cwd=FOLDER,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
