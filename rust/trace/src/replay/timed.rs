@@ -172,7 +172,7 @@ impl PreparedTrace<'_> {
         asked.next_use.extend_from_slice(self.next_use(manager, i));
         let keys = &mut asked.keys;
         keys.clear();
-        keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
+        self.keys(i, blocks, keys);
         keys.extend((blocks..(len / self.trace.block_size) as usize).map(|at| own_key(i, at)));
         // A request computes at least one token of its prompt: if every block is cached, it
         // computes the last one again, under a key of its own.
