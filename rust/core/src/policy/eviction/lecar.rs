@@ -4,7 +4,9 @@
 use crate::hash::Key;
 use crate::policy::adapters::ghosts::Ghosts;
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{Access, BlockAccess, Eviction, Lfu, Rank, RankOrder, RemovalCause, View, grow};
+use crate::policy::{
+    Access, BlockAccess, Eviction, Lfu, Rank, RankOrder, RemovalCause, View, grow,
+};
 use crate::pool::{BlockId, Pool};
 
 /// How fast trust moves, and what is left of a mistake's weight after as many block accesses as there
