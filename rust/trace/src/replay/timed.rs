@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use kvframe_core::policy::Consult;
 use kvframe_core::{Allocation, Error, Manager, Request, SeqId};
 
-use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome, node_key};
+use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome};
 
 /// How fast the server is: two rates, whatever else runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -209,7 +209,7 @@ impl PreparedTrace<'_> {
         asked.next_use.clear();
         asked.next_use.extend_from_slice(self.next_use(manager, i));
         asked.keys.clear();
-        asked.keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
+        self.keys(i, blocks, &mut asked.keys);
         // A request computes at least one token of its prompt: if every block is cached, it
         // computes the last one again, for itself.
         if blocks > 0
