@@ -1194,6 +1194,26 @@ class StepProfile:
     """
     How long a simulated server's steps take.
     """
+
+    SHORT_CHUNK: Final[int]
+    """
+    Tokens of a chunk below which its attention takes no less time.
+    """
+    @staticmethod
+    def fitted(
+        fixed: SupportsFloat | SupportsIndex,
+        tokens: SupportsGetItem[
+            int, tuple[SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
+        ],
+        sequence: SupportsFloat | SupportsIndex,
+        kv_token: SupportsFloat | SupportsIndex,
+        pair: SupportsFloat | SupportsIndex,
+    ) -> StepProfile:
+        """
+        Terms fitted to measured steps, in seconds: of any step; from so many tokens on, of each further one,
+        the first from 0; of a decoding sequence; of reading one token's KV; of the attention of one prompt
+        token to one token.
+        """
     @staticmethod
     def fixed(
         prefill: SupportsFloat | SupportsIndex, decode: SupportsFloat | SupportsIndex
