@@ -61,7 +61,7 @@ struct Block {
     refs: u32,
     children: u32,
     parent: BlockId,
-    /// The child that was used last; a hint that lookups check.
+    /// The child that became findable last; a hint that lookups check.
     last_child: BlockId,
     /// `Committed` for `Cached` too: owners alone tell the two apart, so that they come and leave
     /// without a second write.

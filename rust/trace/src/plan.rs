@@ -1,6 +1,9 @@
 //! What a replay needs to know ahead: how many blocks each request touches in a mode, and when each is touched next.
 
+use kvframe_core::Key;
+
 use crate::forest::Trace;
+use crate::replay::node_key;
 
 /// [`ReplayPlan::next_use`] of an access that is its node's last.
 pub const NEVER: u32 = u32::MAX;
@@ -23,6 +26,8 @@ pub struct ReplayPlan {
     pub offsets: Vec<u64>,
     /// For each access, the index of the next request that touches the node; [`NEVER`] if none does.
     pub next_use: Vec<u32>,
+    /// By node, the key that stands for it.
+    pub keys: Vec<Key>,
     /// Distinct nodes touched.
     pub unique: u64,
     /// Accesses in all.
@@ -63,7 +68,8 @@ impl Trace {
                 unique += u64::from(*access == NEVER);
             }
         }
-        ReplayPlan { offsets, next_use, unique, block_accesses: end }
+        let keys = (0..self.parents.len() as u32).map(node_key).collect();
+        ReplayPlan { offsets, next_use, keys, unique, block_accesses: end }
     }
 }
 

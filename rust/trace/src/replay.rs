@@ -58,7 +58,7 @@ pub struct RequestOutcome {
     pub wait: f64,
 }
 
-/// A trace made ready for one mode: who uses what next, and keys for its nodes.
+/// A trace made ready for one mode.
 #[derive(Debug)]
 pub struct PreparedTrace<'a> {
     trace: &'a Trace,
@@ -248,6 +248,12 @@ impl<'a> PreparedTrace<'a> {
         &self.plan.next_use[from..until]
     }
 
+    /// Adds the keys of the first `blocks` blocks of request `i`.
+    fn keys(&self, i: usize, blocks: usize, keys: &mut Vec<Key>) {
+        let (nodes, all) = (&self.trace.chain(i)[..blocks], &self.plan.keys[..]);
+        keys.extend(nodes.iter().map(|&node| all[node as usize]));
+    }
+
     fn serve(
         &self,
         manager: &mut Manager,
@@ -259,9 +265,7 @@ impl<'a> PreparedTrace<'a> {
         let request = &self.trace.requests[i];
         let (size, blocks) = (self.trace.block_size, self.trace.blocks(i, self.mode));
         asked.keys.clear();
-        asked
-            .keys
-            .extend(self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node)));
+        self.keys(i, blocks as usize, &mut asked.keys);
         // Trace mode counts the partial tail as a block; engine mode asks for full blocks only.
         let slots = blocks * size;
         let len = if self.mode == Mode::Trace { slots } else { request.input_tokens };

@@ -1,6 +1,6 @@
 //! Prefixes in one pass: published, found by their keys, shared, given up.
 
-use super::{Block, BlockId, DUPLICATED, NIL, Pool, State, WAITS};
+use super::{BlockId, DUPLICATED, NIL, Pool, State, WAITS};
 use crate::hash::Key;
 
 /// From a block to its neighbour in the pool.
@@ -50,7 +50,7 @@ impl Pool {
     }
 
     /// Follows `keys` from `block` down its children, as far as the neighbour in the pool or the child
-    /// that was used last stands under them; appends those to `out`.
+    /// that became findable last stands under them; appends those to `out`.
     ///
     /// Blocks that were taken together mostly lie side by side, in either direction. Where the neighbour
     /// is the child, its place is known before the block above has been read: the processor fetches
@@ -95,25 +95,17 @@ impl Pool {
         blocks.iter().map(|b| usize::from(cached(b))).sum()
     }
 
-    /// One more owner for each of `blocks`, which are findable, a prefix or the end of one; how many had
-    /// none before. Notes which child was used last.
+    /// One more owner for each of `blocks`, which are findable; how many had none before.
     #[inline(never)]
     pub fn share_chain(&mut self, blocks: &[BlockId]) -> usize {
         let column = &mut self.blocks[..];
         let (mut firsts, mut marks) = (0, 0);
-        let mut share = |b: &mut Block| {
+        for &block in blocks {
+            let b = &mut column[block as usize];
             debug_assert_eq!(b.state, State::Committed);
             firsts += u32::from(b.refs == 0);
             b.refs += 1;
             marks |= b.marks;
-        };
-        let Some((&(mut below), above)) = blocks.split_last() else { return 0 };
-        share(&mut column[below as usize]);
-        for &block in above.iter().rev() {
-            let b = &mut column[block as usize];
-            share(b);
-            b.last_child = below;
-            below = block;
         }
         self.cached -= firsts;
         if marks & WAITS != 0 {

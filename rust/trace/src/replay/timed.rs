@@ -209,7 +209,7 @@ impl PreparedTrace<'_> {
         asked.next_use.clear();
         asked.next_use.extend_from_slice(self.next_use(manager, i));
         asked.keys.clear();
-        asked.keys.extend(self.trace.chain(i)[..blocks].iter().map(|&node| node_key(node)));
+        self.keys(i, blocks, &mut asked.keys);
         // A request computes at least one token of its prompt: if every block is cached, it
         // computes the last one again, for itself.
         if blocks > 0

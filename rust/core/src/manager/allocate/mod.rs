@@ -296,7 +296,8 @@ impl Manager {
         tables: &mut Tables,
     ) -> u32 {
         let wants_missed = request.write_cache && self.store.policy().wants_misses();
-        while rows < self.blocks_for(counted.until) {
+        let end = self.blocks_for(counted.until);
+        while rows < end {
             let row = self.row_blocks(tables, rows);
             if self.pool().available() < row.saturating_add(counted.leave) {
                 break;

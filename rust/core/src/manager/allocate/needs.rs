@@ -89,8 +89,14 @@ impl Manager {
         let entries = hits.iter().map(Vec::len).sum::<usize>() as u64;
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-        let acquired = hits.iter().map(|h| self.pool().count_cached(h)).sum::<usize>();
-        let acquired = (acquired + self.pool().count_cached(tail)) as u32;
+        let acquired = if !request.full_sequence_must_fit
+            && let Some(all) = self.all_cached_fit(entries + tail.len() as u64, needed)
+        {
+            all
+        } else {
+            let found = hits.iter().map(|h| self.pool().count_cached(h)).sum::<usize>();
+            (found + self.pool().count_cached(tail)) as u32
+        };
         let room = self.pool().available() - acquired;
         let usable = u64::from(self.pool().usable());
         if request.partial {
@@ -147,6 +153,13 @@ impl Manager {
         }
         self.room_for(needed, acquired)?;
         Ok(BlockNeeds { until, leave: 0, external })
+    }
+
+    /// `found`, if there is room for `needed` blocks even if all so many found ones are cached, and none
+    /// of them available any more: how many of them are then makes no difference.
+    fn all_cached_fit(&self, found: u64, needed: u32) -> Option<u32> {
+        let spoken_for = found + u64::from(needed) + self.most_kept_for_growth();
+        (spoken_for <= u64::from(self.pool().available())).then_some(found as u32)
     }
 
     /// The pace of a prompt of `known` tokens that comes in steps of `chunk`. Without a chunk of its

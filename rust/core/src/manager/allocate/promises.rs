@@ -80,8 +80,7 @@ impl Manager {
         if self.promised.most.is_empty() {
             return reserve;
         }
-        let sum = u32::try_from(self.promised.sum).unwrap_or(u32::MAX);
-        let most = reserve.saturating_add(sum);
+        let most = u32::try_from(self.most_kept_for_growth()).unwrap_or(u32::MAX);
         if most <= spare || !self.layout.gives_up() {
             return most;
         }
@@ -100,6 +99,11 @@ impl Manager {
         };
         let above = kept(Count::Above);
         if above <= spare { above } else { kept(Count::Exact) }
+    }
+
+    /// What [`Manager::kept_for_growth`] is at the most: exactly that, where there is so much to spare.
+    pub(super) fn most_kept_for_growth(&self) -> u64 {
+        u64::from(self.options.reserve) + self.promised.sum
     }
 
     /// Compares the sum with what each sequence allocated whole lacks.

@@ -52,12 +52,34 @@ impl Manager {
     }
 
     /// Blocks that slots for the unit `row` take.
+    #[inline]
     pub(in crate::manager) fn row_blocks(&self, tables: &[BlockTable], row: u32) -> u32 {
+        if self.layout.is_uniform() {
+            return tables.len() as u32;
+        }
         self.short_groups(tables, row).count_ones()
     }
 
     /// Slots for the unit `row` in every group's table, or in none.
+    #[inline]
     pub(in crate::manager) fn obtain_row(
+        &mut self,
+        seq: SeqId,
+        tables: &mut [BlockTable],
+        row: u32,
+        next_use: Option<u32>,
+    ) -> bool {
+        match tables {
+            // The common layout: a row is one block.
+            [table] if self.layout.is_uniform() => {
+                let block = self.store.obtain(seq, 0, next_use);
+                block.inspect(|&block| table.push(block)).is_some()
+            }
+            _ => self.obtain_row_of_groups(seq, tables, row, next_use),
+        }
+    }
+
+    fn obtain_row_of_groups(
         &mut self,
         seq: SeqId,
         tables: &mut [BlockTable],

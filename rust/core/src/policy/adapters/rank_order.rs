@@ -41,7 +41,7 @@ pub fn pack(main: u32, last: u64, depth: u32) -> u128 {
 
 /// An [`Eviction`] that takes the lowest [`Rank`] among the leaves: O(log n) a leaf, nothing for
 /// blocks inside a prefix.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RankOrder<R> {
     policy: R,
     heap: Heap,
@@ -109,7 +109,13 @@ impl<R: Rank> Eviction for RankOrder<R> {
     }
 
     fn own(&mut self, blocks: &[BlockId], first: &[BlockId], access: Access<'_>, view: View<'_>) {
-        self.acquire(first, view);
+        for &block in first {
+            self.policy.acquire(block);
+            // Others are inside a prefix, and not in the heap.
+            if view.pool.children(block) == 0 {
+                self.take_out(block);
+            }
+        }
         // With an owner none of them is in the heap, so none has to move there.
         for (i, &block) in blocks.iter().enumerate() {
             self.policy.hit(block, BlockAccess { access: &access, i }, view);
@@ -119,7 +125,8 @@ impl<R: Rank> Eviction for RankOrder<R> {
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
         for &block in blocks {
             self.policy.release(block, view);
-            if view.pool.is_evictable(block) {
+            // All of them are cached.
+            if view.pool.children(block) == 0 {
                 self.push(block, view);
             }
         }

@@ -3,10 +3,11 @@
 
 use crate::hash::Key;
 use crate::policy::adapters::ghosts::Ghosts;
-use crate::policy::adapters::heap::{Entry, Heap};
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{Access, Eviction, RemovalCause, View, grow};
-use crate::pool::{BlockId, NIL, Pool};
+use crate::policy::{
+    Access, BlockAccess, Eviction, Lfu, Rank, RankOrder, RemovalCause, View, grow,
+};
+use crate::pool::{BlockId, Pool};
 
 /// How fast trust moves, and what is left of a mistake's weight after as many block accesses as there
 /// are blocks: both as in the paper.
@@ -18,24 +19,40 @@ const LEAST: f64 = 1e-10;
 const RECENCY: usize = 0;
 const FREQUENCY: usize = 1;
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Column {
-    uses: u32,
-    last: u64,
+/// The order of the first expert: least recently used.
+#[derive(Debug, Clone, Default)]
+struct Recency {
+    last: Vec<u64>,
 }
 
-/// The evictable leaves in the order of one expert.
-#[derive(Debug, Clone, Default)]
-struct Order {
-    heap: Heap,
-    places: Vec<u32>,
+impl Rank for Recency {
+    fn name(&self) -> &'static str {
+        "lecar"
+    }
+
+    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
+        grow(&mut self.last, block, 0);
+        self.last[block as usize] = view.now;
+    }
+
+    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
+        self.last[block as usize] = view.now;
+    }
+
+    fn release(&mut self, block: BlockId, view: View<'_>) {
+        self.last[block as usize] = view.now;
+    }
+
+    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
+        pack(0, self.last[block as usize], view.pool.depth(block))
+    }
 }
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Lecar {
-    columns: Vec<Column>,
-    orders: [Order; 2],
+    recent: RankOrder<Recency>,
+    frequent: RankOrder<Lfu>,
     /// What each expert alone had evicted, and when, in block accesses.
     ghosts: [Ghosts<u64>; 2],
     trust: [f64; 2],
@@ -48,8 +65,8 @@ pub struct Lecar {
 impl Default for Lecar {
     fn default() -> Self {
         Self {
-            columns: Vec::new(),
-            orders: [Order::default(), Order::default()],
+            recent: RankOrder::new(Recency::default()),
+            frequent: RankOrder::new(Lfu::default()),
             ghosts: [Ghosts::default(), Ghosts::default()],
             trust: [0.5; 2],
             time: 0,
@@ -60,28 +77,6 @@ impl Default for Lecar {
 }
 
 impl Lecar {
-    fn push(&mut self, block: BlockId, view: View<'_>) {
-        let Column { uses, last } = self.columns[block as usize];
-        let depth = view.pool.depth(block);
-        for (order, main) in self.orders.iter_mut().zip([0, uses]) {
-            grow(&mut order.places, block, NIL);
-            let entry = Entry::of(view.pool, block, pack(main, last, depth));
-            order.heap.push(&mut order.places, entry);
-        }
-    }
-
-    fn take_out(&mut self, block: BlockId) -> bool {
-        let mut placed = false;
-        for order in &mut self.orders {
-            let at = order.places.get(block as usize).copied().filter(|&at| at != NIL);
-            if let Some(at) = at {
-                order.heap.take_out(&mut order.places, at as usize);
-                placed = true;
-            }
-        }
-        placed
-    }
-
     /// A number from 0 on, below 1 (splitmix64).
     fn throw(&mut self) -> f64 {
         self.dice = self.dice.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -105,63 +100,49 @@ impl Eviction for Lecar {
         "lecar"
     }
 
-    fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
-        for &block in blocks {
-            self.time += 1;
-            grow(&mut self.columns, block, Column::default());
-            self.columns[block as usize] = Column { uses: 1, last: view.now };
-        }
+    fn insert(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.time += blocks.len() as u64;
+        self.recent.insert(blocks, access, view);
+        self.frequent.insert(blocks, access, view);
     }
 
-    fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
-        for &block in blocks {
-            self.time += 1;
-            let placed = self.take_out(block);
-            let Column { uses, last } = &mut self.columns[block as usize];
-            (*uses, *last) = (uses.saturating_add(1), view.now);
-            // A computed copy may touch a block without an owner.
-            if placed {
-                self.push(block, view);
-            }
-        }
+    fn hit(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        self.time += blocks.len() as u64;
+        self.recent.hit(blocks, access, view);
+        self.frequent.hit(blocks, access, view);
     }
 
-    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
-        for &block in blocks {
-            self.take_out(block);
-        }
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.recent.acquire(blocks, view);
+        self.frequent.acquire(blocks, view);
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
-        for &block in blocks {
-            self.columns[block as usize].last = view.now;
-            if view.pool.is_evictable(block) {
-                self.push(block, view);
-            }
-        }
+        self.recent.release(blocks, view);
+        self.frequent.release(blocks, view);
     }
 
     fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
-        self.push(block, view);
+        self.recent.on_evictable(block, view);
+        self.frequent.on_evictable(block, view);
     }
 
     fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
-        if self.take_out(block) {
-            self.push(block, view);
-        }
+        self.recent.priority_changed(block, view);
+        self.frequent.priority_changed(block, view);
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        self.take_out(block);
+        self.recent.remove(block, cause, view);
+        self.frequent.remove(block, cause, view);
         if let Some(expert) = self.blamed.take().filter(|_| cause == RemovalCause::Evicted) {
             self.ghosts[expert].add(view.pool.key(block), self.time);
             self.ghosts[expert].trim(view.pool.usable() as usize / 2);
         }
     }
 
-    fn victim(&mut self, _: View<'_>) -> Option<BlockId> {
-        let recent = self.orders[RECENCY].heap.first()?.block();
-        let frequent = self.orders[FREQUENCY].heap.first()?.block();
+    fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        let (recent, frequent) = (self.recent.next(view)?, self.frequent.next(view)?);
         if recent == frequent {
             self.blamed = None;
             return Some(recent);
@@ -171,8 +152,8 @@ impl Eviction for Lecar {
         Some([recent, frequent][expert])
     }
 
-    fn next(&self, _: View<'_>) -> Option<BlockId> {
-        self.orders[RECENCY].heap.first().map(Entry::block)
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
+        self.recent.next(view)
     }
 
     fn on_miss(&mut self, key: Key, view: View<'_>) {
@@ -191,21 +172,14 @@ impl Eviction for Lecar {
         let mut rest = self.clone();
         std::iter::from_fn(|| {
             let block = rest.victim(view)?;
-            rest.take_out(block);
+            rest.acquire(&[block], view);
             Some(block)
         })
         .collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
-        let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
-        for Order { heap, places } in &self.orders {
-            heap.validate(places).map_err(|fault| format!("lecar: {fault}"))?;
-            heap.validate_blocks(pool).map_err(|fault| format!("lecar: {fault}"))?;
-            if leaves != heap.len() {
-                return Err(format!("lecar: {} in a heap, {leaves} may be evicted", heap.len()));
-            }
-        }
-        Ok(())
+        self.recent.validate(pool)?;
+        self.frequent.validate(pool)
     }
 }

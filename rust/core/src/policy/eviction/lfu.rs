@@ -5,7 +5,7 @@ use crate::policy::{BlockAccess, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// (uses since it became findable, time of last use)
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Lfu {
     uses: Vec<(u32, u64)>,
 }

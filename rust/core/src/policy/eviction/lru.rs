@@ -149,15 +149,15 @@ impl Eviction for Lru {
             return;
         }
         self.len -= blocks.len() as u32;
-        let mut rest = blocks.iter().copied().peekable();
-        while let Some(root) = rest.next() {
+        let mut rest = blocks;
+        while let Some(&root) = rest.first() {
             // A prefix was released tail first: its blocks stand in a row, and leave as one.
             let links = &self.links[..];
-            let Links { mut before, after } = links[root as usize];
-            while let Some(block) = rest.next_if_eq(&before) {
-                before = links[block as usize].before;
-            }
-            self.join(before, after);
+            let in_row = |pair: &&[BlockId]| links[pair[0] as usize].before == pair[1];
+            let row = 1 + rest.windows(2).take_while(in_row).count();
+            let (leaf, after) = (rest[row - 1], links[root as usize].after);
+            self.join(links[leaf as usize].before, after);
+            rest = &rest[row..];
         }
     }
 
