@@ -258,9 +258,9 @@ impl Manager {
         }
     }
 
-    /// Goes on from the last block found to its neighbours or the children used last, where they are the
-    /// ones wanted: most prompts go on as the last one did, and that is found without the index. Not
-    /// where tokens have to be compared, nor in groups whose keys are not the prompt's own.
+    /// Goes on from the last block found to its neighbours or the children that became findable last, where
+    /// they are the ones wanted: most prompts go on as the last one did, and that is found without the
+    /// index. Not where tokens have to be compared, nor in groups whose keys are not the prompt's own.
     #[inline]
     fn follow_children(
         &self,
