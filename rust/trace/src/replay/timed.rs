@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use kvframe_core::policy::Consult;
 use kvframe_core::{Allocation, Error, Manager, Request, SeqId};
 
-use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome, node_key};
+use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome};
 
 /// How fast the server is: two rates, whatever else runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
