@@ -72,7 +72,9 @@ class Steps:
     @property
     def pairs(self) -> Floats:
         """Pairs of a prompt token and a token that it attends to."""
-        rows = np.where(self.prefill_chunk > 0, np.maximum(self.prefill_chunk, StepProfile.SHORT_CHUNK), 0)
+        rows = np.where(
+            self.prefill_chunk > 0, np.maximum(self.prefill_chunk, StepProfile.SHORT_CHUNK), 0
+        )
         return rows * self.kv_prefill + self.prefill_chunk * (self.prefill_chunk + 1) / 2
 
 

@@ -13,7 +13,6 @@ from kvframe.calibrate.profile import KNOTS, Profile, Steps
 from kvframe.errors import UsageError
 from kvframe.spelling import did_you_mean
 
-
 SHIPPED = {"h200-8b": Path(__file__).with_name("h200-8b.toml")}
 """Profiles that come with kvframe, by name: a card and a model's shape."""
 

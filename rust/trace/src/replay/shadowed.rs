@@ -1,9 +1,9 @@
 //! A trace as the steps of an engine that serves one request after the other, for shadows.
 
+use kvframe_core::Error;
 use kvframe_core::shadow::{Begun, Progress, ShadowSet, Step};
-use kvframe_core::{Error, Key};
 
-use super::{Host, PATIENCE, PreparedTrace, node_key};
+use super::{Host, PATIENCE, PreparedTrace};
 
 impl PreparedTrace<'_> {
     /// Gives the requests of the trace to a set of shadows: each begins and ends by itself. False if the
@@ -19,10 +19,11 @@ impl PreparedTrace<'_> {
             }
             let blocks = self.trace.blocks(i, self.mode);
             let slots = blocks * self.trace.block_size;
-            let keys = self.trace.chain(i)[..blocks as usize].iter().map(|&node| node_key(node));
+            let mut keys = Vec::with_capacity(blocks as usize);
+            self.keys(i, blocks as usize, &mut keys);
             let begun = Begun {
                 id: i as u64,
-                keys: keys.collect::<Vec<Key>>(),
+                keys,
                 tokens: request.input_tokens,
                 findable: request.input_tokens.saturating_sub(1),
                 slots,
