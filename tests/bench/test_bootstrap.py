@@ -59,7 +59,7 @@ def test_intervals_hold_together() -> None:
     """Of forty comparisons without a difference none is told in 95 of 100 draws."""
     dice = np.random.default_rng(1)
     wrong = 0
-    runs = amount(100, 1_000)
+    runs = amount(300, 1_000)
     for _ in range(runs):
         values = dice.normal(size=(200, 40))
         drawn = np.stack([values[dice.integers(200, size=200)].mean(axis=0) for _ in range(200)])

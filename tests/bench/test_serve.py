@@ -118,7 +118,7 @@ def test_a_measured_table_gives_the_times(bench: Command, small: Path, tmp_path:
         ),
         (("--model-shape", "layers=32,kv_heads=8,head_dim=128"), "params is missing"),
         (("--model-shape", "layers=32,kv_heads=8,head_dim=128,params=x"), "params = x: must be a"),
-        (("--profile", "roofine"), "must be fixed, roofline or FILE.csv; did you mean roofline"),
+        (("--profile", "roofine"), "h200-8b, FILE.csv or FILE.toml; did you mean roofline"),
         (("--profile", "roofline:wights=1"), "wights"),
         (("--profile", "none.csv"), "--profile none.csv: No such file or directory"),
         (("--profile", "fixed", "--closed-loop"), "--closed-loop: the server of --profile fixed"),

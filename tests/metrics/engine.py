@@ -19,6 +19,7 @@ from kvframe import KVCacheManager
 from kvframe.metrics import Server, serve
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
 from kvframe.policies import BatchedEviction
+from kvframe.shadow import ShadowSet
 from kvframe.tiers import Tiers
 from kvframe.wire import Announcer, Publisher
 
@@ -71,7 +72,8 @@ def engine(folder: Path) -> Iterator[tuple[Server, KVCacheManager, Tiers]]:
     with (
         Tiers(kv, pool) as tiers,
         Publisher(*ends) as publisher,
-        serve(kv, tiers=tiers, publisher=publisher, port=0) as server,
+        ShadowSet(["lru"], [32], 4, actual=("lru", 32)) as shadows,
+        serve(kv, tiers=tiers, publisher=publisher, shadows=shadows, port=0) as server,
     ):
         announcer = Announcer(kv, publisher)
         for at in range(40):
