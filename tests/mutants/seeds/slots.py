@@ -42,7 +42,8 @@ MUTANTS = (
     Mutant(
         "only-the-end-owned",
         "pool/chains.rs",
-        "        for &block in blocks {\n            let b = &mut column[block as usize];\n            debug_assert",
+        "        for &block in blocks {\n"
+        "            let b = &mut column[block as usize];\n            debug_assert",
         "        for &block in blocks.iter().rev().take(1) {\n"
         "            let b = &mut column[block as usize];\n            debug_assert",
         "the way to a block in use is evicted",
