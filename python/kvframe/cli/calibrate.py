@@ -53,10 +53,10 @@ def calibrate(
 ) -> None:
     """Measure how long a step of a server takes on this card.
 
-    A profile is fitted to the times, for `kvframe bench serve --profile FILE.toml`. A decoder
-    of the given shape runs with random weights, in bf16: decoding alone, prefill alone and both. Needs
-    PyTorch and Triton, and about two minutes. Other engines have other kernels: a profile of your
-    server's own steps (--from) is better than this one.
+    A profile is fitted to the times, for `kvframe bench serve --profile FILE.toml`. A decoder of
+    the given shape runs with random weights, in bf16: decoding alone, prefill alone and both. It
+    needs PyTorch and Triton, and about two minutes. Other engines have other kernels: a profile of
+    your server's own steps (--from) is better than this one.
     """
     shape = ModelShape.parse(model_shape)
     if source is not None:
