@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kvframe.calibrate import ModelShape, Profile, Steps, fit, fitted, held_out, read_profile
+from kvframe.calibrate import (
+    SHIPPED,
+    ModelShape,
+    Profile,
+    Steps,
+    fit,
+    fitted,
+    held_out,
+    read_profile,
+)
 from kvframe.cli import main
 from kvframe.errors import UsageError
 
 TRUE = Profile(5_000.0, (8.0, 18.0, 12.0, 24.0), 1.5, 0.03, 0.0016, 100.0)
-MEASURED = Path("perf/results/2026-11-29-h200-8b")
+MEASURED = Path(__file__).parents[2] / "perf" / "results" / "h200-8b-2026-11-29"
 
 
 def grid(count: int = 0) -> Steps:
@@ -39,7 +48,7 @@ def test_a_fit_finds_the_terms_that_made_the_steps() -> None:
 
 def test_the_shipped_profile_is_that_of_the_steps_on_record() -> None:
     fitted_to, judged = (Steps.read(Path(f"{MEASURED}.{name}.csv")) for name in ("steps", "judged"))
-    shipped = read_profile(Path("python/kvframe/calibrate/h200-8b.toml"))
+    shipped = read_profile(SHIPPED["h200-8b"])
     assert fit(fitted_to).kv_token == pytest.approx(shipped.kv_token, rel=1e-4)
     errors = np.abs(shipped.errors(judged))
     assert np.median(errors) <= 0.08

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-torch: Any = pytest.importorskip("torch")
-pytest.importorskip("triton")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyTorch's own, as it is imported
+    torch: Any = pytest.importorskip("torch")
+    pytest.importorskip("triton")
 
-from kvframe.calibrate import ModelShape, Step, Steps  # noqa: E402
-from kvframe.calibrate import attention as paged  # noqa: E402
-from kvframe.calibrate.engine import Engine  # noqa: E402
-from kvframe.calibrate.measure import measure  # noqa: E402
+    from kvframe.calibrate import ModelShape, Step, Steps
+    from kvframe.calibrate import attention as paged
+    from kvframe.calibrate.engine import Engine
+    from kvframe.calibrate.measure import measure
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 SMALL = ModelShape(layers=2, hidden=512, ffn=1_024, heads=8, kv_heads=2, head_dim=64, vocab=1_000)
 
 

@@ -7,8 +7,6 @@ scattered over the pool, as an engine's do.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -21,11 +19,11 @@ PROGRAMS = 1_024
 
 @triton.jit
 def _splits(
-    q: Any, k_pool: Any, v_pool: Any, tables: Any, lengths: Any, partial: Any, sums: Any,
-    scale: Any, table_stride: Any, row_stride: Any,
+    q, k_pool, v_pool, tables, lengths, partial, sums,
+    scale, table_stride, row_stride,
     num_heads: tl.constexpr, num_kv_heads: tl.constexpr, dim: tl.constexpr,
     page_size: tl.constexpr, tile: tl.constexpr, num_splits: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     seq = tl.program_id(0)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)
@@ -66,7 +64,7 @@ def _splits(
 
 
 @triton.jit
-def _join(partial: Any, sums: Any, out: Any, dim: tl.constexpr, num_splits: tl.constexpr) -> None:
+def _join(partial, sums, out, dim: tl.constexpr, num_splits: tl.constexpr):
     row = tl.program_id(0)
     dims = tl.arange(0, dim)
     splits = tl.arange(0, num_splits)
