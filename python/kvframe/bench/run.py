@@ -175,7 +175,7 @@ def one_by_one(
         finish(plan, measure(plan))
 
 
-def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
+def run_whole(plans: Sequence[Plan], *, quiet: bool) -> Outcome:
     """Run plans that say nothing until all of them are finished.
 
     Raises:
@@ -189,7 +189,16 @@ def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
         progress.clear()
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return outcome.cells
+    return outcome
+
+
+def run_all(plans: Sequence[Plan], *, quiet: bool) -> dict[Plan, Cell]:
+    """The cells of `run_whole`.
+
+    Raises:
+        KVFrameError, KeyboardInterrupt: As `run_whole`.
+    """
+    return run_whole(plans, quiet=quiet).cells
 
 
 def _ratio(part: int, whole: int) -> float:

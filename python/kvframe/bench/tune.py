@@ -19,8 +19,7 @@ from kvframe.bench.comparison import Comparison
 from kvframe.bench.locate import choose_all
 from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.policies import BASELINE, Choice
-from kvframe.bench.progress import Progress
-from kvframe.bench.run import run
+from kvframe.bench.run import run_whole
 from kvframe.bench.traces import Source
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
@@ -106,14 +105,8 @@ def tune(
     default, lru = choose_all("eviction", [policy, BASELINE], Registry())
     choices = list(dict.fromkeys([*tried, default, lru]))
     plans = [Plan(source, choice, mode, size) for choice in choices for size in sizes]
-    progress = Progress(quiet)
-    try:
-        outcome = run(plans, None, progress)
-    finally:
-        progress.clear()
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return _tuned(source, tried, default, lru, sizes, mode, first, outcome.requests)
+    requests = run_whole(plans, quiet=quiet).requests
+    return _tuned(source, tried, default, lru, sizes, mode, first, requests)
 
 
 def _tuned(

@@ -12,23 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (
-    KVConnectorBase_V1,
-    KVConnectorMetadata,
-    KVConnectorRole,
-    SupportsHMA,
-)
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorRole
 
 from kvframe_vllm import choice
 from kvframe_vllm.install import install
 from kvframe_vllm.log import logger
+from kvframe_vllm.passive import PassiveConnector
 from kvframe_vllm.queue import PolicyQueue
 from kvframe_vllm.stats import PolicyMetrics, PolicyStats
 
-ROLE = "kv_producer"
 
-
-class KvframeConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
+class KvframeConnector(PassiveConnector):
     """Rules the GPU pool by the policy of its extra configuration, and counts what comes of it."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
@@ -37,15 +31,6 @@ class KvframeConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         self._hits: dict[str, int] = {}
         self._hit_tokens = 0
         self._told = {"evictions": 0, "failures": 0}
-        found = self._kv_transfer_config.kv_role
-        if role is KVConnectorRole.SCHEDULER and found != ROLE:
-            logger.warning("kv_role = %r: %r loses fewer hits, and nothing is loaded", found, ROLE)
-
-    @property
-    def requires_kv_delivery(self) -> bool:
-        return False
-
-    # --- the scheduler's side ---------------------------------------------------------------------
 
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
         extra = self._kv_transfer_config.kv_connector_extra_config or {}
@@ -75,11 +60,6 @@ class KvframeConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         self._hits.pop(request.request_id, None)
         return False, None
 
-    def request_finished_all_groups(
-        self, request: Any, block_ids: tuple[list[int], ...]
-    ) -> tuple[bool, None]:
-        return self.request_finished(request, [])
-
     def get_kv_connector_stats(self) -> PolicyStats | None:
         """What was counted since the last call; None on a worker's side."""
         if self._pool is None:
@@ -105,19 +85,3 @@ class KvframeConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     @classmethod
     def build_prom_metrics(cls, *given: Any) -> PolicyMetrics:
         return PolicyMetrics(*given)
-
-    # --- the worker's side: no bytes are moved ----------------------------------------------------
-
-    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        pass
-
-    def wait_for_layer_load(self, layer_name: str) -> None:
-        pass
-
-    def save_kv_layer(
-        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
-    ) -> None:
-        pass
-
-    def wait_for_save(self) -> None:
-        pass

@@ -1,25 +1,17 @@
-"""A KV connector that moves nothing and changes nothing: it watches, for the shadows.
-
-With any role but ``kv_producer`` vLLM frees blocks late under asynchronous scheduling, which costs
-hits.
-"""
+"""A KV connector that changes nothing: it watches, for the shadows."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (
-    KVConnectorBase_V1,
-    KVConnectorMetadata,
-    KVConnectorRole,
-    SupportsHMA,
-)
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorRole
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from kvframe.shadow import ShadowReport, ShadowSet
 from kvframe_vllm.install import install
 from kvframe_vllm.log import logger
+from kvframe_vllm.passive import PassiveConnector
 from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from kvframe_vllm.shadow.traffic import Traffic
@@ -27,12 +19,11 @@ from kvframe_vllm.shadow.traffic import Traffic
 INTERVAL_S = 1.0
 """Seconds between two reports to vLLM's log and metrics."""
 
-ROLE = "kv_producer"
 STOCK = "lru"
 """The policy that is vLLM's own order, block for block."""
 
 
-class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
+class ShadowConnector(PassiveConnector):
     """Runs the policies and sizes of its extra configuration beside vLLM's prefix cache."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
@@ -43,15 +34,6 @@ class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         self._doubt: str | None = None
         self._due = 0.0
         self._groups = getattr(kv_cache_config, "kv_cache_groups", None)
-        found = self._kv_transfer_config.kv_role
-        if role is KVConnectorRole.SCHEDULER and found != ROLE:
-            logger.warning("kv_role = %r: %r loses fewer hits, and nothing is loaded", found, ROLE)
-
-    @property
-    def requires_kv_delivery(self) -> bool:
-        return False
-
-    # --- the scheduler's side ---------------------------------------------------------------------
 
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
         try:
@@ -121,11 +103,6 @@ class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
             self._stop(error)
         return False, None
 
-    def request_finished_all_groups(
-        self, request: Any, block_ids: tuple[list[int], ...]
-    ) -> tuple[bool, None]:
-        return self.request_finished(request, [])
-
     def reset_cache(self) -> bool | None:
         try:
             if self._traffic is not None and self.shadows is not None:
@@ -156,8 +133,6 @@ class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         self._traffic = None
         logger.error("kvframe's shadows have stopped: %s: %s", type(error).__name__, error)
 
-    # --- numbers ----------------------------------------------------------------------------------
-
     def get_kv_connector_stats(self) -> ShadowStats | None:
         """What was counted since the last call; None while the interval lasts."""
         now = time.monotonic()
@@ -182,19 +157,3 @@ class ShadowConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     @classmethod
     def build_prom_metrics(cls, *given: Any) -> ShadowMetrics:
         return ShadowMetrics(*given)
-
-    # --- the worker's side: no bytes are moved ----------------------------------------------------
-
-    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        pass
-
-    def wait_for_layer_load(self, layer_name: str) -> None:
-        pass
-
-    def save_kv_layer(
-        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
-    ) -> None:
-        pass
-
-    def wait_for_save(self) -> None:
-        pass
