@@ -107,7 +107,7 @@ def test_jobs_change_no_cell(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cluster_changes_no_cell(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="Ray is not installed: kvframe[ray]")
     trace = str(write(tmp_path / "made.jsonl"))
     _, here = ran(traces=trace, **ASKED)
     out = tmp_path / "kept"

@@ -10,8 +10,8 @@ import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyTorch's own, as it is imported
-    torch: Any = pytest.importorskip("torch")
-    pytest.importorskip("triton")
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("triton", reason="Triton is not installed")
 
     from kvframe.calibrate import ModelShape, Step, Steps
     from kvframe.calibrate import attention as paged

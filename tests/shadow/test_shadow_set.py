@@ -160,7 +160,6 @@ def test_a_step_of_another_form_is_refused(shadows: ShadowSet, step: dict[str, A
         shadows.step(**step)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_none(shadows: ShadowSet) -> None:
     child = os.fork()
     if child == 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1]
-TESTS = ("tests/test_pool.py", "tests/test_scheduler.py")
+TESTS = ("tests/test_pool.py", "tests/test_scheduler.py", "tests/test_shadow.py")
 
 
 def test_they_pass_there() -> None:

@@ -136,6 +136,12 @@ def _by_session(served: Served) -> Floats:
     return rates
 
 
+def _nearest_rank(values: Floats, percent: int) -> float:
+    if not len(values):
+        return float("nan")
+    return float(np.percentile(values, percent, method="inverted_cdf"))
+
+
 def _percentile(name: str, percent: int) -> Metric:
     definition = (
         f"{percent}th percentile over sessions (requests where there are none) of the session's "
@@ -144,10 +150,7 @@ def _percentile(name: str, percent: int) -> Metric:
 
     @metric(name, "share of prompt tokens", definition)
     def of(served: Served) -> float:
-        rates = _by_session(served)
-        if not len(rates):
-            return float("nan")
-        return float(np.percentile(rates, percent, method="inverted_cdf"))
+        return _nearest_rank(_by_session(served), percent)
 
     return of
 
@@ -161,10 +164,7 @@ def _ttft(name: str, percent: int) -> Metric:
     @metric(name, "s", definition)
     def of(served: Served) -> float:
         seconds = served.outcomes.ttft_seconds
-        seconds = seconds[~np.isnan(seconds)]
-        if not len(seconds):
-            return float("nan")
-        return float(np.percentile(seconds, percent, method="inverted_cdf"))
+        return _nearest_rank(seconds[~np.isnan(seconds)], percent)
 
     return of
 
