@@ -55,6 +55,20 @@ impl Pool {
         Some(id)
     }
 
+    /// Pending without an owner → Pending with one, as if it had been free in between.
+    #[inline]
+    pub fn retake(&mut self, block: BlockId, group: u8) {
+        self.free_again(block);
+        self.blocks[block as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
+    }
+
+    /// Pending without an owner → Lent, as if it had been free in between.
+    #[inline]
+    pub fn relend(&mut self, block: BlockId) {
+        self.free_again(block);
+        self.blocks[block as usize] = LENT;
+    }
+
     /// Free → Lent for all of `out`, which must not be more than there are.
     pub fn lend_all(&mut self, out: &mut [BlockId]) {
         debug_assert!(out.len() <= self.free() as usize);

@@ -14,16 +14,16 @@ impl Store {
     pub(crate) fn invalidate(&mut self, block: BlockId) {
         self.note_block(Kind::Forget, 0, block, 0);
         self.forget(block, RemovalCause::Invalidated);
+        self.pool.put_back(block);
     }
 
-    /// Takes a cached block out of the index, the tree and the policy, and frees it.
+    /// Takes a cached block out of the index, the tree and the policy. The caller frees it or takes it.
     #[inline]
     pub(super) fn forget(&mut self, block: BlockId, cause: RemovalCause) {
         let parent = self.withdraw(block, cause);
         if parent != NIL && self.pool.is_evictable(parent) {
             self.policy.on_evictable(parent, View { pool: &self.pool, now: self.now });
         }
-        self.pool.put_back(block);
     }
 
     /// Takes a findable block out of the index, the tree and the policy. Returns the block it followed.

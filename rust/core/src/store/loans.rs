@@ -15,16 +15,15 @@ impl Store {
         let free = out.len().min(self.pool.free() as usize);
         let (had, evicted) = out.split_at_mut(free);
         self.pool.lend_all(had);
-        self.note_lent(had);
         for slot in evicted {
-            if let Some(victim) = self.next_victim() {
-                self.evict(victim);
-            }
-            *slot = self.pool.lend().ok_or_else(|| {
+            let victim = self.next_victim().ok_or_else(|| {
                 Error::Integrity("room for a loan was counted and is gone".into())
             })?;
-            self.note_lent(&[*slot]);
+            self.vacate(victim);
+            self.pool.relend(victim);
+            *slot = victim;
         }
+        self.note_lent(out);
         Ok(())
     }
 

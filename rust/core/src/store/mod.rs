@@ -223,14 +223,17 @@ impl Store {
         group: usize,
         next_use: Option<u32>,
     ) -> Option<BlockId> {
-        if self.pool.free() == 0 {
+        let block = if self.pool.free() == 0 {
             let victim = self.next_victim()?;
             if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
                 return None;
             }
-            self.evict(victim);
-        }
-        let block = self.pool.take(group as u8)?;
+            self.vacate(victim);
+            self.pool.retake(victim, group as u8);
+            victim
+        } else {
+            self.pool.take(group as u8)?
+        };
         self.policy.take(&[block]);
         self.stats.allocated += 1;
         self.note_block(Kind::Obtain, seq, block, 0);
@@ -248,8 +251,14 @@ impl Store {
         named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
     }
 
-    /// Evicts a cached block that nothing findable follows.
+    /// Evicts a cached block that nothing findable follows, and frees it.
     pub(crate) fn evict(&mut self, victim: BlockId) {
+        self.vacate(victim);
+        self.pool.put_back(victim);
+    }
+
+    /// The same for a caller that takes the block itself at once: it is not free in between.
+    fn vacate(&mut self, victim: BlockId) {
         self.note_block(Kind::Evict, 0, victim, 0);
         self.stats.evictions += 1;
         self.forget(victim, RemovalCause::Evicted);
