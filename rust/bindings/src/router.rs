@@ -1,6 +1,6 @@
 //! `RouterIndex`: which of many workers holds which prefix.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kvframe_core::router::{PrefixReach, Rank, Router, Text};
 use numpy::PyReadonlyArray1;
@@ -71,7 +71,8 @@ fn of(worker: Worker, rank: RankNumber) -> Rank {
 /// Blocks by 64-bit key, each with its holders. See `kvframe.RouterIndex`.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct RouterIndex {
-    router: Mutex<Router>,
+    /// Matches go on beside each other, and wait for an event.
+    router: RwLock<Router>,
     forks: u32,
 }
 
@@ -85,14 +86,19 @@ impl RouterIndex {
         Err(raise(py, "HandleError", message.into()))
     }
 
-    fn locked(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Router>> {
+    fn read(&self, py: Python<'_>) -> PyResult<RwLockReadGuard<'_, Router>> {
+        self.check_fork(py)?;
+        // Every operation leaves the index whole, so a panic elsewhere does not matter.
+        Ok(self.router.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, py: Python<'_>) -> PyResult<RwLockWriteGuard<'_, Router>> {
         self.check_fork(py)?;
         Ok(self.inside())
     }
 
-    fn inside(&self) -> MutexGuard<'_, Router> {
-        // Every operation leaves the index whole, so a panic elsewhere does not matter.
-        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inside(&self) -> RwLockWriteGuard<'_, Router> {
+        self.router.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,12 +106,12 @@ impl RouterIndex {
 impl RouterIndex {
     #[new]
     fn new(block_size: BlockSize, capacity: IndexCapacity) -> Self {
-        let router = Mutex::new(Router::new(block_size.0, capacity.0));
+        let router = RwLock::new(Router::new(block_size.0, capacity.0));
         Self { router, forks: fork::generation() }
     }
 
     fn add_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<bool> {
-        Ok(self.locked(py)?.add_worker(worker.0))
+        Ok(self.write(py)?.add_worker(worker.0))
     }
 
     fn remove_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<Option<usize>> {
@@ -137,7 +143,7 @@ impl RouterIndex {
     ) -> PyResult<usize> {
         let (keys, parent) = (hashes(blocks)?, parent.map(hash).transpose()?);
         let (unread, space) = (PromptIds::of(ids, "token_ids")?, root(salt, adapter));
-        let mut router = self.locked(py)?;
+        let mut router = self.write(py)?;
         let stored = unread.read(|tokens| {
             let text = Text { tokens, marks: &marks, space };
             router.stored(of(worker, rank), &keys, parent, text, tier)
@@ -153,7 +159,7 @@ impl RouterIndex {
         rank: RankNumber,
         blocks: usize,
     ) -> PyResult<()> {
-        self.locked(py)?.misfit(of(worker, rank), blocks);
+        self.write(py)?.misfit(of(worker, rank), blocks);
         Ok(())
     }
 
@@ -166,7 +172,7 @@ impl RouterIndex {
         tier: u8,
     ) -> PyResult<usize> {
         let keys = hashes(blocks)?;
-        Ok(self.locked(py)?.removed(of(worker, rank), &keys, tier))
+        Ok(self.write(py)?.removed(of(worker, rank), &keys, tier))
     }
 
     fn match_hashes(
@@ -176,7 +182,7 @@ impl RouterIndex {
         ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
         let keys = hashes(blocks)?;
-        let found = self.locked(py)?.match_keys(keys);
+        let found = self.read(py)?.match_keys(&keys);
         Ok(reach_tuples(found, ranks))
     }
 
@@ -190,7 +196,7 @@ impl RouterIndex {
         ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
         let (unread, space) = (PromptIds::of(ids, "prompt")?, root(salt, adapter));
-        let mut router = self.locked(py)?;
+        let router = self.read(py)?;
         let found =
             unread.read(|tokens| router.match_tokens(Text { tokens, marks: &marks, space }));
         drop(router);
@@ -198,16 +204,16 @@ impl RouterIndex {
     }
 
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        Ok(self.locked(py)?.workers().collect())
+        Ok(self.read(py)?.workers().collect())
     }
 
     fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
-        let counts = self.locked(py)?.counts();
+        let counts = self.read(py)?.counts();
         Ok((counts.ignored, counts.unplaced, counts.dropped, counts.somewhere))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.locked(py)?.len())
+        Ok(self.read(py)?.len())
     }
 }
 

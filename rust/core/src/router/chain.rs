@@ -1,17 +1,14 @@
 //! Blocks of an event are placed, each behind the one before, and make room for themselves.
 
-use hashbrown::hash_table::Entry;
-
 use super::holders::{BlockHolders, Holder};
 use super::leaves::Leaf;
-use super::nodes::{Node, Nodes, slot};
+use super::nodes::{Links, NONE, Nodes};
+use super::places::Row;
 
 /// The block that the next one is placed behind.
 #[derive(Debug, Clone, Copy)]
 struct Tip {
-    key: u64,
-    /// Where it lay in the table when it was placed.
-    bucket: usize,
+    row: Row,
     /// Whether it is queued where it is a leaf.
     queued: bool,
     /// Whether it counts the next block already.
@@ -32,30 +29,25 @@ enum Above {
 pub(super) struct Chain {
     above: Above,
     /// A parent that no worker holds. It counts this chain as a child, so that it stays until the end.
-    kept: Option<u64>,
+    kept: Option<Row>,
 }
 
 impl Nodes {
     /// Blocks behind `parent` follow.
     pub fn begin(&mut self, parent: Option<u64>) -> Chain {
         let Some(key) = parent else { return Chain { above: Above::Root, kept: None } };
-        let (now, room) = (self.now, self.table.len() + 2 <= self.capacity);
-        let (bucket, kept) = match self.entry(key) {
-            Entry::Occupied(mut known) => {
-                let node = known.get_mut();
-                node.used = now;
-                let kept = node.held.is_empty().then_some(key);
-                node.children += u32::from(kept.is_some());
-                (known.bucket_index(), kept)
-            }
-            Entry::Vacant(free) if room => {
-                let held = BlockHolders::NONE;
-                let node = Node { key, parent: 0, held, used: now, children: 1 };
-                (free.insert(node).bucket_index(), Some(key))
-            }
-            Entry::Vacant(_) => return Chain { above: Above::Missing, kept: None },
+        let now = self.now();
+        let (row, kept) = if let Some(row) = self.find(key) {
+            self.touch(row, now);
+            let kept = self.held[row as usize].is_empty();
+            self.links(row).children += u32::from(kept);
+            (row, kept)
+        } else if self.rows() + 2 <= self.capacity {
+            (self.insert(key, BlockHolders::NONE, Links { parent: NONE, children: 1 }, now), true)
+        } else {
+            return Chain { above: Above::Missing, kept: None };
         };
-        Chain { above: Above::Tip(Tip { key, bucket, queued: true, ahead: false }), kept }
+        Chain { above: Above::Tip(Tip { row, queued: true, ahead: false }), kept: kept.then_some(row) }
     }
 
     /// A worker holds the next blocks. Returns how many of `keys` have a place: all of them, unless the
@@ -65,8 +57,8 @@ impl Nodes {
         loop {
             let (new, known) = self.place_new(chain, &keys[at..], holder);
             at += new;
-            if let Some(bucket) = known {
-                self.place_known(chain, keys[at], bucket, holder);
+            if let Some(row) = known {
+                self.place_known(chain, row, holder);
                 at += 1;
             } else if at == keys.len() || !self.make_room(chain) {
                 return at;
@@ -81,122 +73,82 @@ impl Nodes {
         chain: &mut Chain,
         keys: &[u64],
         holder: Holder,
-    ) -> (usize, Option<usize>) {
-        let (now, before) = (self.now, chain.tip());
-        let mut held = BlockHolders::by(holder);
-        held.linked = before.is_some();
-        let (mut parent, mut last, mut known) = (before.unwrap_or(0), None, None);
-        let mut room = match chain.above {
+    ) -> (usize, Option<Row>) {
+        let (now, held) = (self.now(), BlockHolders::by(holder));
+        let (mut parent, mut known, mut new) = (chain.tip().unwrap_or(NONE), None, 0);
+        let room = match chain.above {
             Above::Missing => 0,
-            Above::Root | Above::Tip(_) => self.capacity.saturating_sub(self.table.len()),
+            Above::Root | Above::Tip(_) => self.capacity.saturating_sub(self.rows()),
         };
-        for (i, &key) in keys.iter().enumerate() {
-            let children = u32::from(i + 1 < keys.len());
-            match self.entry(key) {
-                Entry::Vacant(_) if room == 0 => break,
-                Entry::Vacant(free) => {
-                    let node = Node { key, parent, held, used: now, children };
-                    last = Some((i, free.insert(node).bucket_index()));
-                }
-                Entry::Occupied(there) => {
-                    known = Some(there.bucket_index());
-                    break;
-                }
+        let mut warm = 0;
+        for &key in &keys[..keys.len().min(room.saturating_add(1))] {
+            if new == warm {
+                warm += self.warm(&keys[new..]);
             }
-            held.linked = true;
-            parent = key;
-            room -= 1;
+            known = self.find(key);
+            if known.is_some() || new == room {
+                break;
+            }
+            let children = u32::from(new + 1 < keys.len());
+            parent = self.insert(key, held, Links { parent, children }, now);
+            new += 1;
         }
-        let Some((i, bucket)) = last else { return (0, known) };
-        self.live += i + 1;
-        if let Above::Tip(tip) = chain.above
-            && !tip.ahead
-            && let Some(above) = self.at(tip)
-        {
-            above.children += 1;
+        if new > 0 {
+            self.live += new;
+            self.count_in(chain);
+            let ahead = new < keys.len();
+            chain.above = Above::Tip(Tip { row: parent, queued: false, ahead });
         }
-        let (key, ahead) = (keys[i], i + 1 < keys.len());
-        chain.above = Above::Tip(Tip { key, bucket, queued: false, ahead });
-        (i + 1, known)
+        (new, known)
     }
 
     /// A worker holds the next block; false if there is no room for it but its own chain's. `more`: one
     /// more follows, which is likely to be new, too.
     #[inline]
     pub fn place(&mut self, chain: &mut Chain, key: u64, holder: Holder, more: bool) -> bool {
-        if self.table.len() >= self.capacity || matches!(chain.above, Above::Missing) {
-            return self.place_in_full(chain, key, holder, more);
-        }
-        let node = chain.node(key, holder, self.now, more);
-        match self.entry(key) {
-            Entry::Occupied(known) => {
-                let bucket = known.bucket_index();
-                self.place_known(chain, key, bucket, holder);
-            }
-            Entry::Vacant(free) => {
-                let bucket = free.insert(node).bucket_index();
-                self.placed(chain, Tip { key, bucket, queued: false, ahead: more });
-            }
-        }
-        true
-    }
-
-    fn place_in_full(&mut self, chain: &mut Chain, key: u64, holder: Holder, more: bool) -> bool {
-        let hash = slot(key);
-        if let Some(bucket) = self.table.find_bucket_index(hash, |node| node.key == key) {
-            self.place_known(chain, key, bucket, holder);
+        if let Some(row) = self.find(key) {
+            self.place_known(chain, row, holder);
             return true;
         }
         if !self.make_room(chain) {
             return false;
         }
-        let node = chain.node(key, holder, self.now, more);
-        let bucket = self.table.insert_unique(hash, node, |node| slot(node.key)).bucket_index();
-        self.placed(chain, Tip { key, bucket, queued: false, ahead: more });
+        let links = Links { parent: chain.tip().unwrap_or(NONE), children: u32::from(more) };
+        let row = self.insert(key, BlockHolders::by(holder), links, self.now());
+        self.live += 1;
+        self.count_in(chain);
+        chain.above = Above::Tip(Tip { row, queued: false, ahead: more });
         true
     }
 
-    /// A new block is there.
+    /// A new block stands behind the last one of the chain.
     #[inline]
-    fn placed(&mut self, chain: &mut Chain, new: Tip) {
-        self.live += 1;
+    fn count_in(&mut self, chain: &Chain) {
         if let Above::Tip(tip) = chain.above
             && !tip.ahead
-            && let Some(above) = self.at(tip)
         {
-            above.children += 1;
+            self.links(tip.row).children += 1;
         }
-        chain.above = Above::Tip(new);
     }
 
-    fn place_known(&mut self, chain: &mut Chain, key: u64, bucket: usize, holder: Holder) {
-        let now = self.now;
-        let Some(node) = self.table.get_bucket_mut(bucket) else { return };
-        node.used = now;
-        if node.held.is_empty() {
-            node.held.set(holder);
-            self.live += 1;
-        } else {
-            self.crowds.add(&mut node.held, holder);
-        }
+    fn place_known(&mut self, chain: &mut Chain, row: Row, holder: Holder) {
+        self.touch(row, self.now());
+        let held = &mut self.held[row as usize];
+        self.live += usize::from(held.is_empty());
+        self.crowds.add(held, holder);
         // An event may name its own parent: a block with a holder needs no chain to keep it.
-        let kept = chain.kept.take_if(|kept| *kept == key).is_some();
-        node.children -= u32::from(kept);
-        let loose = !node.held.linked;
+        let kept = chain.kept.take_if(|kept| *kept == row).is_some();
+        self.links(row).children -= u32::from(kept);
         if let Above::Tip(tip) = chain.above {
-            if loose && !self.is_above(key, tip.key) {
-                if let Some(node) = self.table.get_bucket_mut(bucket) {
-                    (node.parent, node.held.linked) = (tip.key, true);
-                }
-                if let Some(above) = self.at(tip) {
-                    above.children += 1;
-                }
+            if self.links(row).parent == NONE && !self.is_above(row, tip.row) {
+                self.links(row).parent = tip.row;
+                self.links(tip.row).children += 1;
             }
             if !tip.queued {
                 self.settle(tip);
             }
         }
-        chain.above = Above::Tip(Tip { key, bucket, queued: !kept, ahead: false });
+        chain.above = Above::Tip(Tip { row, queued: !kept, ahead: false });
     }
 
     /// No more blocks follow.
@@ -206,41 +158,30 @@ impl Nodes {
         {
             self.settle(tip);
         }
-        if let Some(key) = chain.kept {
-            self.let_go(key, 0);
+        if let Some(row) = chain.kept {
+            self.let_go(row);
         }
     }
 
     /// Whether a block is another, or comes before it.
-    pub fn is_above(&self, key: u64, below: u64) -> bool {
-        let mut at = Some(below);
-        while let Some(one) = at {
-            if one == key {
+    pub fn is_above(&self, row: Row, below: Row) -> bool {
+        let mut at = below;
+        while at != NONE {
+            if at == row {
                 return true;
             }
-            let node = self.find(one);
-            at = node.and_then(|node| node.held.linked.then_some(node.parent));
+            at = self.links[at as usize].parent;
         }
         false
     }
 
-    #[inline]
-    fn at(&mut self, tip: Tip) -> Option<&mut Node> {
-        // A table that grew since has it elsewhere.
-        if self.table.get_bucket(tip.bucket).is_some_and(|node| node.key == tip.key) {
-            return self.table.get_bucket_mut(tip.bucket);
-        }
-        self.table.find_mut(slot(tip.key), |node| node.key == tip.key)
-    }
-
     /// A new block behind which no new one was placed: it is queued if that makes it a leaf.
     fn settle(&mut self, tip: Tip) {
-        if let Some(node) = self.at(tip) {
-            node.children -= u32::from(tip.ahead);
-            if node.children == 0 {
-                let leaf = Leaf { used: node.used, key: node.key, bucket: tip.bucket as u32 };
-                self.leaves.push(leaf);
-            }
+        let links = self.links(tip.row);
+        links.children -= u32::from(tip.ahead);
+        if links.children == 0 {
+            let (used, key) = (self.used(tip.row), self.keys[tip.row as usize]);
+            self.leaves.push(Leaf { used, key, row: tip.row });
         }
     }
 
@@ -249,7 +190,7 @@ impl Nodes {
         if matches!(chain.above, Above::Missing) {
             return false;
         }
-        while self.table.len() >= self.capacity {
+        while self.rows() >= self.capacity {
             if !self.drop_one(chain.tip()) {
                 return false;
             }
@@ -259,30 +200,24 @@ impl Nodes {
 
     /// The leaf that was used least lately is forgotten for all workers; false if there is none but
     /// `spared`.
-    fn drop_one(&mut self, spared: Option<u64>) -> bool {
+    fn drop_one(&mut self, spared: Option<Row>) -> bool {
         let mut kept = None;
         let dropped = loop {
             let Some(leaf) = self.leaves.pop() else { break false };
-            let Leaf { used, key, bucket } = leaf;
-            let known = match self.table.get_bucket_entry(bucket as usize) {
-                Ok(known) if known.get().key == key => Ok(known),
-                _ => self.table.find_entry(slot(key), |node| node.key == key),
-            };
-            let Ok(known) = known else { continue };
-            let node = known.get();
-            if node.children > 0 {
+            let Leaf { used, key, row } = leaf;
+            // Its row may be another block's by now, or no block's.
+            let here = (row as usize) < self.keys.len() && self.keys[row as usize] == key;
+            if !here || self.links(row).children > 0 {
                 continue;
             }
-            if node.used > used {
-                self.leaves.push(Leaf { used: node.used, ..leaf });
-            } else if spared == Some(key) {
+            if self.used(row) > used {
+                self.leaves.push(Leaf { used: self.used(row), ..leaf });
+            } else if spared == Some(row) {
                 kept = Some(leaf);
             } else {
-                let (node, _) = known.remove();
-                self.crowds.release(node.held);
+                self.take_out(row);
                 self.live -= 1;
                 self.dropped += 1;
-                self.unlink(&node);
                 break true;
             }
         };
@@ -294,17 +229,10 @@ impl Nodes {
 }
 
 impl Chain {
-    /// A block that is new behind this chain.
-    #[inline]
-    fn node(&self, key: u64, holder: Holder, now: u32, more: bool) -> Node {
-        let mut held = BlockHolders::by(holder);
-        held.linked = matches!(self.above, Above::Tip(_));
-        Node { key, parent: self.tip().unwrap_or(0), held, used: now, children: u32::from(more) }
-    }
-
-    pub fn tip(&self) -> Option<u64> {
+    /// The block that the next one goes behind.
+    pub fn tip(&self) -> Option<Row> {
         match self.above {
-            Above::Tip(tip) => Some(tip.key),
+            Above::Tip(tip) => Some(tip.row),
             Above::Root | Above::Missing => None,
         }
     }

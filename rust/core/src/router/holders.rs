@@ -1,7 +1,5 @@
 //! Who holds a block, and in which tiers.
 
-use smallvec::SmallVec;
-
 /// How far from compute a copy is: GPU 0, host 1, disk 2, elsewhere 3.
 pub type TierId = u8;
 
@@ -31,37 +29,50 @@ impl Holder {
     }
 }
 
-/// What is known of a block: who holds it, mostly one worker, and whether it counts in another.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BlockHolders {
-    /// The one holder's slot; of more than one, the place of their crowd.
-    at: u32,
-    /// The one holder's tiers; [`CROWD`]; 0 where there is none any more.
-    tiers: u8,
-    /// The block before it counts this one.
-    pub linked: bool,
-}
+/// Who holds a block, in one word: a worker and its tiers, or a crowd. Blocks of one prefix that the same
+/// workers hold have the same word, so that a match compares words and looks at holders where they change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BlockHolders(u64);
 
-/// No set of tiers.
-const CROWD: u8 = u8::MAX;
+const TIER_BITS: u32 = 32;
+/// Beyond all tiers: the lower half names a crowd.
+const CROWD: u64 = 1 << 40;
+/// No block has these.
+const NEVER: BlockHolders = BlockHolders(u64::MAX);
 
 impl BlockHolders {
     /// By no worker.
-    pub const NONE: Self = Self { at: 0, tiers: 0, linked: false };
+    pub const NONE: Self = Self(0);
 
     /// By one worker.
     #[inline]
     pub fn by(holder: Holder) -> Self {
-        Self { at: holder.worker, tiers: holder.tiers, linked: false }
+        Self(u64::from(holder.tiers) << TIER_BITS | u64::from(holder.worker))
     }
 
+    #[inline]
+    fn crowd(at: u32) -> Self {
+        Self(CROWD | u64::from(at))
+    }
+
+    #[inline]
     pub fn is_empty(self) -> bool {
-        self.tiers == 0
+        self.0 >> TIER_BITS == 0
     }
 
-    /// One worker holds it.
-    pub fn set(&mut self, holder: Holder) {
-        (self.at, self.tiers) = (holder.worker, holder.tiers);
+    /// A number that no other holders have.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    fn as_crowd(self) -> Option<usize> {
+        (self.0 & CROWD != 0).then_some(self.0 as u32 as usize)
+    }
+
+    #[inline]
+    fn as_one(self) -> Holder {
+        Holder { worker: self.0 as u32, tiers: (self.0 >> TIER_BITS) as u8 }
     }
 }
 
@@ -81,102 +92,182 @@ impl Holders<'_> {
     }
 }
 
-type Crowd = SmallVec<[Holder; 4]>;
-
-/// The holders of blocks with more than one, in a slab.
+/// Several workers that hold the same blocks.
 #[derive(Debug, Default)]
-pub(super) struct Crowds {
-    slots: Vec<Crowd>,
-    vacant: Vec<u32>,
+struct Crowd {
+    /// In the order of their slots.
+    holders: Vec<Holder>,
+    /// Blocks that they hold.
+    blocks: u32,
 }
 
-fn place(crowd: &Crowd, worker: u32) -> Result<usize, usize> {
-    crowd.binary_search_by_key(&worker, |holder| holder.worker)
+/// One of the things that may happen to holders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add(Holder),
+    Remove(u32, TierId),
+    RemoveWorker(u32),
+}
+
+/// The holders of blocks with more than one, each set of them once where an event makes it.
+#[derive(Debug, Default)]
+pub(super) struct Crowds {
+    crowds: Vec<Crowd>,
+    vacant: Vec<u32>,
+    /// What the last change made of which holders: blocks of one event mostly have the same before it, and
+    /// have the same again behind it.
+    last: Option<(BlockHolders, Change, BlockHolders)>,
+}
+
+fn place(holders: &[Holder], worker: u32) -> Result<usize, usize> {
+    holders.binary_search_by_key(&worker, |holder| holder.worker)
 }
 
 impl Crowds {
     #[inline]
     pub fn of(&self, held: BlockHolders) -> Holders<'_> {
-        if held.tiers == CROWD {
-            Holders::Many(&self.slots[held.at as usize])
-        } else {
-            Holders::One(Holder { worker: held.at, tiers: held.tiers })
+        match held.as_crowd() {
+            Some(at) => Holders::Many(&self.crowds[at].holders),
+            None => Holders::One(held.as_one()),
         }
     }
 
-    /// One more tier of a worker.
+    /// One more tier of a worker, which may be the first of any.
     #[inline]
     pub fn add(&mut self, held: &mut BlockHolders, holder: Holder) {
-        if held.tiers != CROWD && held.at == holder.worker {
-            held.tiers |= holder.tiers;
+        let one = held.as_one();
+        if held.is_empty() {
+            *held = BlockHolders::by(holder);
+        } else if held.as_crowd().is_none() && one.worker == holder.worker {
+            *held = BlockHolders::by(Holder { tiers: one.tiers | holder.tiers, ..one });
         } else {
-            self.add_other(held, holder);
-        }
-    }
-
-    fn add_other(&mut self, held: &mut BlockHolders, holder: Holder) {
-        if held.tiers != CROWD {
-            let at = self.vacant.pop().unwrap_or_else(|| {
-                self.slots.push(Crowd::new());
-                self.slots.len() as u32 - 1
-            });
-            self.slots[at as usize].push(Holder { worker: held.at, tiers: held.tiers });
-            (held.at, held.tiers) = (at, CROWD);
-        }
-        let crowd = &mut self.slots[held.at as usize];
-        match place(crowd, holder.worker) {
-            Ok(at) => crowd[at].tiers |= holder.tiers,
-            Err(at) => crowd.insert(at, holder),
+            self.change(held, Change::Add(holder));
         }
     }
 
     /// A tier less of a worker: whether it held the block there, and whether it did and now holds it
     /// nowhere any more.
     pub fn remove(&mut self, held: &mut BlockHolders, worker: u32, tier: TierId) -> (bool, bool) {
-        let bit = 1 << tier;
-        if held.tiers != CROWD {
-            let was = held.at == worker && held.tiers & bit != 0;
-            held.tiers &= if was { !bit } else { u8::MAX };
-            return (was, was && held.tiers == 0);
-        }
-        let crowd = &mut self.slots[held.at as usize];
-        let Ok(at) = place(crowd, worker) else { return (false, false) };
-        let was = crowd[at].tiers & bit != 0;
-        crowd[at].tiers &= !bit;
-        let gone = crowd[at].tiers == 0;
-        if gone {
-            crowd.remove(at);
-            self.thin_out(held);
-        }
-        (was, gone)
+        let Some(before) = self.tiers_of(*held, worker).filter(|tiers| tiers & 1 << tier != 0) else {
+            return (false, false);
+        };
+        self.change(held, Change::Remove(worker, tier));
+        (true, before == 1 << tier)
     }
 
     /// Whether the worker held it anywhere.
     pub fn remove_worker(&mut self, held: &mut BlockHolders, worker: u32) -> bool {
-        if held.tiers != CROWD {
-            let was = held.at == worker && held.tiers != 0;
-            held.tiers = if was { 0 } else { held.tiers };
-            return was;
+        let was = self.tiers_of(*held, worker).is_some();
+        if was {
+            self.change(held, Change::RemoveWorker(worker));
         }
-        let crowd = &mut self.slots[held.at as usize];
-        let was = place(crowd, worker).map(|at| crowd.remove(at)).is_ok();
-        self.thin_out(held);
         was
     }
 
-    /// A crowd of one is none.
-    fn thin_out(&mut self, held: &mut BlockHolders) {
-        if let [last] = self.slots[held.at as usize][..] {
-            self.release(*held);
-            held.set(last);
-        }
+    /// The tiers in which `worker` holds a block, if it does.
+    fn tiers_of(&self, held: BlockHolders, worker: u32) -> Option<u8> {
+        let holders = self.of(held);
+        let holders = holders.as_slice();
+        place(holders, worker).ok().map(|at| holders[at].tiers).filter(|&tiers| tiers != 0)
     }
 
     /// The block is forgotten.
     pub fn release(&mut self, held: BlockHolders) {
-        if held.tiers == CROWD {
-            self.slots[held.at as usize].clear();
-            self.vacant.push(held.at);
+        let Some(at) = held.as_crowd() else { return };
+        let crowd = &mut self.crowds[at];
+        crowd.blocks -= 1;
+        if crowd.blocks == 0 {
+            crowd.holders = Vec::new();
+            self.vacant.push(at as u32);
+            // Its place may be another's soon.
+            match &mut self.last {
+                Some((.., to)) if *to == held => self.last = None,
+                Some((from, ..)) if *from == held => *from = NEVER,
+                _ => {}
+            }
         }
+    }
+
+    fn change(&mut self, held: &mut BlockHolders, change: Change) {
+        let before = *held;
+        *held = match self.last {
+            Some((from, done, to)) if from == before && done == change => to,
+            _ => self.changed(before, change),
+        };
+        if let Some(at) = held.as_crowd() {
+            self.crowds[at].blocks += 1;
+        }
+        self.last = Some((before, change, *held));
+        self.release(before);
+    }
+
+    /// What `change` makes of holders: those of the change before, if they are the same.
+    fn changed(&mut self, before: BlockHolders, change: Change) -> BlockHolders {
+        let mut holders = self.of(before).as_slice().to_vec();
+        match change {
+            Change::Add(holder) => match place(&holders, holder.worker) {
+                Ok(at) => holders[at].tiers |= holder.tiers,
+                Err(at) => holders.insert(at, holder),
+            },
+            Change::Remove(worker, tier) => {
+                if let Ok(at) = place(&holders, worker) {
+                    holders[at].tiers &= !(1 << tier);
+                }
+            }
+            Change::RemoveWorker(worker) => holders.retain(|holder| holder.worker != worker),
+        }
+        holders.retain(|holder| holder.tiers != 0);
+        if holders == self.of(before).as_slice() {
+            return before;
+        }
+        match holders[..] {
+            [] => return BlockHolders::NONE,
+            [one] => return BlockHolders::by(one),
+            _ => {}
+        }
+        if let Some((_, _, made)) = self.last
+            && let Some(at) = made.as_crowd()
+            && self.crowds[at].holders == holders
+        {
+            return made;
+        }
+        let crowd = Crowd { holders, blocks: 0 };
+        let at = if let Some(at) = self.vacant.pop() {
+            self.crowds[at as usize] = crowd;
+            at
+        } else {
+            self.crowds.push(crowd);
+            self.crowds.len() as u32 - 1
+        };
+        BlockHolders::crowd(at)
+    }
+
+    /// Blocks that each crowd says it holds; for tests.
+    pub fn counted(&self) -> impl Iterator<Item = (BlockHolders, u32)> + '_ {
+        let taken = self.crowds.iter().enumerate().filter(|(_, crowd)| !crowd.holders.is_empty());
+        taken.map(|(at, crowd)| (BlockHolders::crowd(at as u32), crowd.blocks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_that_many_workers_hold_has_one_crowd() {
+        let (mut crowds, mut chain) = (Crowds::default(), [BlockHolders::NONE; 50]);
+        for worker in 0..1000 {
+            chain.iter_mut().for_each(|held| crowds.add(held, Holder::new(worker, 0)));
+        }
+        assert!(chain.iter().all(|held| *held == chain[0]));
+        assert_eq!(crowds.counted().collect::<Vec<_>>(), [(chain[0], 50)]);
+        assert_eq!(crowds.of(chain[0]).as_slice().len(), 1000);
+        // One that forgets it in another order than it came in parts it, and its return joins it again.
+        for held in chain.iter_mut().rev().take(20) {
+            assert_eq!(crowds.remove(held, 7, 0), (true, true));
+        }
+        assert_eq!(crowds.counted().count(), 2);
+        chain.iter_mut().for_each(|held| crowds.add(held, Holder::new(7, 0)));
+        assert_eq!(crowds.counted().collect::<Vec<_>>(), [(chain[0], 50)]);
     }
 }

@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::places::Row;
+
 /// A block without a child, as far as was known when it was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Leaf {
     /// The tick of its last use.
     pub used: u32,
     pub key: u64,
-    /// Where it lay in the table, in the lower bits.
-    pub bucket: u32,
+    pub row: Row,
 }
 
 /// A queue that is corrected late: a block used since it was queued is queued again when its turn
@@ -41,8 +42,8 @@ impl Leaves {
 
     /// A block is gone: whether it is queued elsewhere is found out late.
     #[inline]
-    pub fn forget_front(&mut self, key: u64) {
-        if self.front.is_some_and(|front| front.key == key) {
+    pub fn forget_front(&mut self, row: Row) {
+        if self.front.is_some_and(|front| front.row == row) {
             self.front = None;
         }
     }
@@ -58,7 +59,7 @@ impl Leaves {
     }
 
     /// What is queued is replaced.
-    pub fn refill(&mut self, leaves: impl Iterator<Item = Leaf>) {
-        *self = Self { heap: leaves.map(Reverse).collect(), front: None };
+    pub fn refill(&mut self, leaves: Vec<Leaf>) {
+        *self = Self { heap: leaves.into_iter().map(Reverse).collect(), front: None };
     }
 }

@@ -12,6 +12,7 @@ mod chain;
 mod holders;
 mod leaves;
 mod nodes;
+mod places;
 mod reach;
 
 use hashbrown::HashMap;
@@ -282,7 +283,8 @@ impl Router {
             if let Some(other) = worker.aliases.put(own, alias)
                 && other.key != key
             {
-                if chain.tip().is_some_and(|tip| nodes.is_above(other.key, tip)) {
+                let above = nodes.find(other.key);
+                if chain.tip().zip(above).is_some_and(|(tip, row)| nodes.is_above(row, tip)) {
                     // A block behind itself: what was told first stands.
                     worker.aliases.put(own, other);
                     break;
@@ -334,32 +336,33 @@ impl Router {
     }
 
     /// How far each worker reaches into a prompt, by the keys of its blocks.
-    pub fn match_keys(&mut self, keys: impl IntoIterator<Item = u64>) -> Vec<PrefixReach> {
-        self.nodes.tick();
-        let (mut walk, mut depth) = (Walk::default(), 0);
-        for key in keys {
-            let Some(holders) = self.nodes.ask(key) else { break };
-            if depth == 0 {
-                walk.begin(holders.as_slice());
-            } else if !walk.go_on(depth, holders.as_slice()) {
-                break;
-            }
-            depth += 1;
-        }
-        let workers = &self.workers;
-        walk.end(depth, |slot| workers[slot as usize].name)
+    pub fn match_keys(&self, keys: &[u64]) -> Vec<PrefixReach> {
+        let mut walk = Walk::begin(&self.nodes);
+        walk.go_on(keys);
+        walk.end(|slot| self.workers[slot as usize].name)
     }
 
     /// How far each worker reaches into a prompt. None where workers' own keys are used.
-    pub fn match_tokens(&mut self, text: Text<'_>) -> Vec<PrefixReach> {
+    pub fn match_tokens(&self, text: Text<'_>) -> Vec<PrefixReach> {
         if self.block_size == 0 {
             return Vec::new();
         }
-        let mut key = text.space;
-        self.match_keys(text.blocks(self.block_size).map(|(block, mark)| {
-            key = child(key, block, mark);
-            key
-        }))
+        let mut walk = Walk::begin(&self.nodes);
+        let (mut key, mut blocks) = (text.space, text.blocks(self.block_size));
+        // Few at first: most prompts that are not known part from all others soon.
+        let (mut keys, mut few) = (Vec::new(), 8);
+        loop {
+            keys.clear();
+            keys.extend(blocks.by_ref().take(few).map(|(block, mark)| {
+                key = child(key, block, mark);
+                key
+            }));
+            if keys.is_empty() || !walk.go_on(&keys) {
+                break;
+            }
+            few = (2 * few).min(256);
+        }
+        walk.end(|slot| self.workers[slot as usize].name)
     }
 }
 

@@ -1,7 +1,9 @@
-//! How far into a prompt each worker reaches, found block by block.
+//! How far into a prompt each worker reaches: a walk along its keys, by runs of blocks of the same holders.
 
 use super::Rank;
 use super::holders::{Holder, TIERS, TierId};
+use super::nodes::{NONE, Nodes};
+use super::places::Row;
 
 /// Leading blocks of a prompt that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,37 +25,82 @@ struct Active {
 }
 
 /// Workers that hold all blocks so far, and those that have stopped.
-#[derive(Debug, Default)]
-pub(super) struct Walk {
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    nodes: &'a Nodes,
+    now: u32,
     active: Vec<Active>,
     stopped: Vec<Active>,
+    /// Blocks so far, and the last of them.
+    depth: u32,
+    last: Row,
 }
 
-impl Walk {
-    /// The first block of the prompt.
-    pub fn begin(&mut self, first: &[Holder]) {
-        self.active.extend(first.iter().map(|holder| Active {
-            worker: holder.worker,
-            tier: holder.nearest(),
-            blocks: [0; TIERS],
-        }));
+impl<'a> Walk<'a> {
+    /// A prompt of which no block was looked at.
+    pub fn begin(nodes: &'a Nodes) -> Self {
+        let now = nodes.tick_of_match();
+        Self { nodes, now, active: Vec::new(), stopped: Vec::new(), depth: 0, last: NONE }
     }
 
-    /// The block at `depth`, after the first: a worker that lacks it stops. Whether any goes on.
+    /// The next blocks of the prompt. Whether any worker goes on.
+    pub fn go_on(&mut self, keys: &[u64]) -> bool {
+        let mut rest = keys;
+        while let Some((&key, behind)) = rest.split_first() {
+            let Some(row) = self.nodes.find_after(self.last, key) else { return false };
+            if !self.step(row) {
+                return false;
+            }
+            let run = self.nodes.run(row, behind);
+            self.depth += run as u32;
+            self.last = row + run as Row;
+            rest = &behind[run..];
+        }
+        true
+    }
+
+    /// One more block. Whether any worker goes on.
     #[inline]
-    pub fn go_on(&mut self, depth: u32, block: &[Holder]) -> bool {
+    fn step(&mut self, row: Row) -> bool {
+        let holders = self.nodes.holders(row);
+        let holders = holders.as_slice();
+        if let [Holder { tiers: 0, .. }] = holders {
+            return false;
+        }
+        // A use of this block is one of the block before, unless it stands elsewhere in its own prefix.
+        if self.last != NONE && !self.nodes.is_linked(row, self.last) {
+            self.nodes.touch(self.last, self.now);
+        }
+        self.last = row;
+        let goes_on = if self.depth == 0 {
+            self.active.extend(holders.iter().map(|holder| Active {
+                worker: holder.worker,
+                tier: holder.nearest(),
+                blocks: [0; TIERS],
+            }));
+            true
+        } else {
+            self.keep(holders)
+        };
+        self.depth += u32::from(goes_on);
+        goes_on
+    }
+
+    /// A worker that is not one of `holders` stops. Whether any goes on.
+    #[inline]
+    fn keep(&mut self, holders: &[Holder]) -> bool {
         // The common block: all who went on so far hold it, and no farther away.
         let as_near = |(a, h): (&Active, &Holder)| a.worker == h.worker && h.nearest() <= a.tier;
-        let same = self.active.len() == block.len();
-        if same && self.active.iter().zip(block.iter()).all(as_near) {
+        let same = self.active.len() == holders.len();
+        if same && self.active.iter().zip(holders).all(as_near) {
             return true;
         }
-        self.go_on_apart(depth, block)
+        self.part(holders)
     }
 
     #[inline(never)]
-    fn go_on_apart(&mut self, depth: u32, block: &[Holder]) -> bool {
-        let mut holders = block.iter().peekable();
+    fn part(&mut self, holders: &[Holder]) -> bool {
+        let (mut holders, depth) = (holders.iter().peekable(), self.depth);
         let stopped = &mut self.stopped;
         self.active.retain_mut(|active| {
             while holders.next_if(|holder| holder.worker < active.worker).is_some() {}
@@ -71,20 +118,20 @@ impl Walk {
         !self.active.is_empty()
     }
 
-    /// All workers that reach anywhere, `depth` blocks having been looked at; in their order.
-    pub fn end(mut self, depth: u32, name: impl Fn(u32) -> Rank) -> Vec<PrefixReach> {
+    /// All workers that reach anywhere, in their order.
+    pub fn end(mut self, name: impl Fn(u32) -> Rank) -> Vec<PrefixReach> {
+        if self.last != NONE {
+            self.nodes.touch(self.last, self.now);
+        }
         for mut active in self.active {
-            active.blocks[active.tier as usize..].fill(depth);
+            active.blocks[active.tier as usize..].fill(self.depth);
             self.stopped.push(active);
         }
-        let mut found: Vec<_> = self
-            .stopped
-            .iter()
-            .map(|a| {
-                let Rank { worker, rank } = name(a.worker);
-                PrefixReach { worker, rank, blocks: a.blocks }
-            })
-            .collect();
+        let reach = |active: &Active| {
+            let Rank { worker, rank } = name(active.worker);
+            PrefixReach { worker, rank, blocks: active.blocks }
+        };
+        let mut found: Vec<_> = self.stopped.iter().map(reach).collect();
         found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));
         found
     }
