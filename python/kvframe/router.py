@@ -31,6 +31,9 @@ MEDIUMS = {
 _SOMEWHERE = 4
 """A tier of another name: in the core, as far as any, and apart from those above."""
 
+_new = tuple.__new__
+"""Reach._make without its check: the core always gives four."""
+
 _WHOLE = frozenset({"fullattention", "mlaattention", "sinkfullattention"})
 """Kinds of layer groups, by vLLM's names, whose blocks serve a prefix up to them."""
 
@@ -381,8 +384,8 @@ def _reaches(
     found: list[tuple[int, int, tuple[int, int, int, int]]], ranks: bool
 ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
     if ranks:
-        return {(worker, rank): Reach._make(blocks) for worker, rank, blocks in found}
-    return {worker: Reach._make(blocks) for worker, _, blocks in found}
+        return {(worker, rank): _new(Reach, blocks) for worker, rank, blocks in found}
+    return {worker: _new(Reach, blocks) for worker, _, blocks in found}
 
 
 def _plain(kind: str) -> str:

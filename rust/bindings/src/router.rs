@@ -181,8 +181,14 @@ impl RouterIndex {
         blocks: &Bound<'_, PyAny>,
         ranks: bool,
     ) -> PyResult<Vec<ReachTuple>> {
-        let keys = hashes(blocks)?;
-        let found = self.read(py)?.match_keys(&keys);
+        let router = self.read(py)?;
+        // A prompt's hashes are mostly an array: it is read where it lies.
+        let array = blocks.extract::<PyReadonlyArray1<'_, u64>>().ok();
+        let found = match array.as_ref().map(PyReadonlyArray1::as_slice) {
+            Some(Ok(keys)) => router.match_keys(keys),
+            _ => router.match_keys(&hashes(blocks)?),
+        };
+        drop(router);
         Ok(reach_tuples(found, ranks))
     }
 

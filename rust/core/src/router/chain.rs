@@ -2,7 +2,7 @@
 
 use super::holders::{BlockHolders, Holder};
 use super::leaves::Leaf;
-use super::nodes::{Links, NONE, Nodes};
+use super::nodes::{NONE, Node, Nodes};
 use super::places::Row;
 
 /// The block that the next one is placed behind.
@@ -40,10 +40,11 @@ impl Nodes {
         let (row, kept) = if let Some(row) = self.find(key) {
             self.touch(row, now);
             let kept = self.held[row as usize].is_empty();
-            self.links(row).children += u32::from(kept);
+            *self.children(row) += u32::from(kept);
             (row, kept)
         } else if self.rows() + 2 <= self.capacity {
-            (self.insert(key, BlockHolders::NONE, Links { parent: NONE, children: 1 }, now), true)
+            let node = Node { key, held: BlockHolders::NONE, parent: NONE, children: 1 };
+            (self.insert(node, now), true)
         } else {
             return Chain { above: Above::Missing, kept: None };
         };
@@ -90,7 +91,7 @@ impl Nodes {
                 break;
             }
             let children = u32::from(new + 1 < keys.len());
-            parent = self.insert(key, held, Links { parent, children }, now);
+            parent = self.insert(Node { key, held, parent, children }, now);
             new += 1;
         }
         if new > 0 {
@@ -113,8 +114,8 @@ impl Nodes {
         if !self.make_room(chain) {
             return false;
         }
-        let links = Links { parent: chain.tip().unwrap_or(NONE), children: u32::from(more) };
-        let row = self.insert(key, BlockHolders::by(holder), links, self.now());
+        let (held, parent) = (BlockHolders::by(holder), chain.tip().unwrap_or(NONE));
+        let row = self.insert(Node { key, held, parent, children: u32::from(more) }, self.now());
         self.live += 1;
         self.count_in(chain);
         chain.above = Above::Tip(Tip { row, queued: false, ahead: more });
@@ -127,7 +128,7 @@ impl Nodes {
         if let Above::Tip(tip) = chain.above
             && !tip.ahead
         {
-            self.links(tip.row).children += 1;
+            *self.children(tip.row) += 1;
         }
     }
 
@@ -138,11 +139,11 @@ impl Nodes {
         self.crowds.add(held, holder);
         // An event may name its own parent: a block with a holder needs no chain to keep it.
         let kept = chain.kept.take_if(|kept| *kept == row).is_some();
-        self.links(row).children -= u32::from(kept);
+        *self.children(row) -= u32::from(kept);
         if let Above::Tip(tip) = chain.above {
-            if self.links(row).parent == NONE && !self.is_above(row, tip.row) {
-                self.links(row).parent = tip.row;
-                self.links(tip.row).children += 1;
+            if self.parents[row as usize] == NONE && !self.is_above(row, tip.row) {
+                self.parents[row as usize] = tip.row;
+                *self.children(tip.row) += 1;
             }
             if !tip.queued {
                 self.settle(tip);
@@ -170,16 +171,16 @@ impl Nodes {
             if at == row {
                 return true;
             }
-            at = self.links[at as usize].parent;
+            at = self.parents[at as usize];
         }
         false
     }
 
     /// A new block behind which no new one was placed: it is queued if that makes it a leaf.
     fn settle(&mut self, tip: Tip) {
-        let links = self.links(tip.row);
-        links.children -= u32::from(tip.ahead);
-        if links.children == 0 {
+        let children = self.children(tip.row);
+        *children -= u32::from(tip.ahead);
+        if *children == 0 {
             let (used, key) = (self.used(tip.row), self.keys[tip.row as usize]);
             self.leaves.push(Leaf { used, key, row: tip.row });
         }
@@ -207,7 +208,7 @@ impl Nodes {
             let Leaf { used, key, row } = leaf;
             // Its row may be another block's by now, or no block's.
             let here = (row as usize) < self.keys.len() && self.keys[row as usize] == key;
-            if !here || self.links(row).children > 0 {
+            if !here || *self.children(row) > 0 {
                 continue;
             }
             if self.used(row) > used {

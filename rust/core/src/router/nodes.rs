@@ -14,12 +14,12 @@ use super::places::{Places, Row};
 /// No block.
 pub(super) const NONE: Row = Row::MAX;
 
-/// What a block's place in its prefix is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Links {
-    /// The block before it, which counts this one; [`NONE`] where none is known.
+/// A block that is new.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node {
+    pub key: u64,
+    pub held: BlockHolders,
     pub parent: Row,
-    /// Blocks that are linked to it; [`VACANT`] in a row of no block.
     pub children: u32,
 }
 
@@ -33,7 +33,7 @@ const RESERVE: usize = 1 << 18;
 const FEW: usize = 1024;
 
 /// Words that are compared at once.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// Blocks that workers hold, and those before them.
 #[derive(Debug)]
@@ -41,7 +41,10 @@ pub(super) struct Nodes {
     places: Places,
     pub(super) keys: Vec<u64>,
     pub(super) held: Vec<BlockHolders>,
-    pub(super) links: Vec<Links>,
+    /// The block before each, which counts it; [`NONE`] where none is known.
+    pub(super) parents: Vec<Row>,
+    /// Blocks that are linked to each; [`VACANT`] in a row of no block.
+    children: Vec<u32>,
     /// The tick of a block's last use: of it, or of a block behind it that is still there. A block that
     /// goes hands its own on to the one before it.
     used: Vec<AtomicU32>,
@@ -66,7 +69,8 @@ impl Nodes {
             places: Places::new(reserve),
             keys: Vec::with_capacity(reserve),
             held: Vec::with_capacity(reserve),
-            links: Vec::with_capacity(reserve),
+            parents: Vec::with_capacity(reserve),
+            children: Vec::with_capacity(reserve),
             used: Vec::with_capacity(reserve),
             vacant: Vec::new(),
             crowds: Crowds::default(),
@@ -105,9 +109,10 @@ impl Nodes {
         self.find(key).is_some()
     }
 
+    /// Blocks that are linked to `row`.
     #[inline]
-    pub(super) fn links(&mut self, row: Row) -> &mut Links {
-        &mut self.links[row as usize]
+    pub(super) fn children(&mut self, row: Row) -> &mut u32 {
+        &mut self.children[row as usize]
     }
 
     /// The tick of now.
@@ -129,16 +134,19 @@ impl Nodes {
 
     /// A block that is not there yet; its row.
     #[inline]
-    pub(super) fn insert(&mut self, key: u64, held: BlockHolders, links: Links, now: u32) -> Row {
+    pub(super) fn insert(&mut self, node: Node, now: u32) -> Row {
+        let Node { key, held, parent, children } = node;
         let row = if let Some(row) = self.vacant.pop() {
             let at = row as usize;
-            (self.keys[at], self.held[at], self.links[at]) = (key, held, links);
+            (self.keys[at], self.held[at]) = (key, held);
+            (self.parents[at], self.children[at]) = (parent, children);
             self.touch(row, now);
             row
         } else {
             self.keys.push(key);
             self.held.push(held);
-            self.links.push(links);
+            self.parents.push(parent);
+            self.children.push(children);
             self.used.push(AtomicU32::new(now));
             self.keys.len() as Row - 1
         };
@@ -151,11 +159,11 @@ impl Nodes {
         let mut next = Some(row);
         while let Some(row) = next {
             let at = row as usize;
-            let Links { parent, .. } = self.links[at];
+            let parent = std::mem::replace(&mut self.parents[at], NONE);
+            self.children[at] = VACANT;
             self.places.remove(self.keys[at], row);
             self.crowds.release(self.held[at]);
             self.held[at] = BlockHolders::NONE;
-            self.links[at] = Links { parent: NONE, children: VACANT };
             self.vacant.push(row);
             self.leaves.forget_front(row);
             next = (parent != NONE && self.lose_child(parent, self.used(row))).then_some(parent);
@@ -174,9 +182,9 @@ impl Nodes {
         // Who used the child had the parent as well.
         let used = self.used(row).max(used);
         self.touch(row, used);
-        let links = self.links(row);
-        links.children -= 1;
-        if links.children > 0 {
+        let children = self.children(row);
+        *children -= 1;
+        if *children > 0 {
             return false;
         }
         let idle = self.held[row as usize].is_empty();
@@ -220,7 +228,7 @@ impl Nodes {
     fn left(&mut self, row: Row) {
         if self.held[row as usize].is_empty() {
             self.live -= 1;
-            if self.links[row as usize].children == 0 {
+            if self.children[row as usize] == 0 {
                 self.take_out(row);
             }
         }
@@ -250,7 +258,7 @@ impl Nodes {
     pub fn find_after(&self, before: Row, key: u64) -> Option<Row> {
         let next = before.wrapping_add(1);
         match self.keys.get(next as usize) {
-            Some(&there) if there == key && self.links[next as usize].children != VACANT => Some(next),
+            Some(&there) if there == key && self.children[next as usize] != VACANT => Some(next),
             _ => self.find(key),
         }
     }
@@ -258,32 +266,36 @@ impl Nodes {
     /// Whether `row` is linked to the block before it.
     #[inline]
     pub fn is_linked(&self, row: Row, before: Row) -> bool {
-        self.links[row as usize].parent == before
+        self.parents[row as usize] == before
     }
 
     /// How many of `keys` follow `row`, each linked to the one before it and held by the same workers. The
     /// next one may do so as well.
     #[inline]
     pub fn run(&self, row: Row, keys: &[u64]) -> usize {
-        let (from, held) = (row as usize + 1, self.held[row as usize]);
-        let most = keys.len().min(self.keys.len() - from) / LANES * LANES;
-        let mut parents: [Row; LANES] = std::array::from_fn(|i| row + i as Row);
-        let mut at = 0;
-        while at < most {
-            let (here, now) = (from + at..from + at + LANES, at..at + LANES);
-            let alike = self.held[here.clone()].iter().fold(true, |all, word| all & (*word == held));
-            let links = self.links[here.clone()].iter().zip(&mut parents);
-            let linked = links.fold(true, |all, (links, parent)| {
-                let same = links.parent == *parent;
-                *parent += LANES as Row;
-                all & same
-            });
-            if self.keys[here] != keys[now] || !alike || !linked {
+        let (from, held) = (row as usize + 1, self.held[row as usize].word());
+        let most = keys.len().min(self.keys.len() - from);
+        let columns = self.keys[from..][..most].chunks_exact(LANES);
+        let columns = columns.zip(self.held[from..][..most].chunks_exact(LANES));
+        let columns = columns.zip(self.parents[from..][..most].chunks_exact(LANES));
+        let mut run = 0;
+        for (((there, holders), parents), keys) in columns.zip(keys.chunks_exact(LANES)) {
+            let before = row + run as Row;
+            // What differs anywhere, without a branch a block.
+            let mut other = 0;
+            for i in 0..LANES {
+                other |= (there[i] ^ keys[i]) | (holders[i].word() ^ held);
+            }
+            let mut apart = 0;
+            for i in 0..LANES {
+                apart |= parents[i] ^ (before + i as Row);
+            }
+            if other != 0 || apart != 0 {
                 break;
             }
-            at += LANES;
+            run += LANES;
         }
-        at
+        run
     }
 
     /// Another event begins.
@@ -315,7 +327,7 @@ impl Nodes {
 
     fn queue_again(&mut self) {
         let rows = 0..self.keys.len() as Row;
-        let leaves = rows.filter(|&row| self.links[row as usize].children == 0);
+        let leaves = rows.filter(|&row| self.children[row as usize] == 0);
         let leaf = |row: Row| Leaf { used: self.used(row), key: self.keys[row as usize], row };
         let leaves: Vec<Leaf> = leaves.map(leaf).collect();
         self.leaves.refill(leaves);
@@ -336,12 +348,13 @@ impl Nodes {
     fn shrink(&mut self) {
         let mut smaller = Self::new(self.rows().max(RESERVE).min(self.capacity));
         let mut moved = vec![NONE; self.keys.len()];
-        for at in (0..self.keys.len()).filter(|&at| self.links[at].children != VACANT) {
-            let (held, links, used) = (self.held[at], self.links[at], self.used(at as Row));
-            moved[at] = smaller.insert(self.keys[at], held, links, used);
+        for at in (0..self.keys.len()).filter(|&at| self.children[at] != VACANT) {
+            let (key, held) = (self.keys[at], self.held[at]);
+            let node = Node { key, held, parent: self.parents[at], children: self.children[at] };
+            moved[at] = smaller.insert(node, self.used(at as Row));
         }
-        for links in smaller.links.iter_mut().filter(|links| links.parent != NONE) {
-            links.parent = moved[links.parent as usize];
+        for parent in smaller.parents.iter_mut().filter(|parent| **parent != NONE) {
+            *parent = moved[*parent as usize];
         }
         smaller.crowds = std::mem::take(&mut self.crowds);
         smaller.now = AtomicU32::new(self.now());
@@ -353,13 +366,13 @@ impl Nodes {
 
     /// Counts that must agree; for tests.
     pub fn check(&self) -> Result<(), String> {
-        let taken = |at: &usize| self.links[*at].children != VACANT;
+        let taken = |at: &usize| self.children[*at] != VACANT;
         let rows: Vec<usize> = (0..self.keys.len()).filter(taken).collect();
         let live = rows.iter().filter(|&&at| !self.held[at].is_empty()).count();
         let mut children = vec![0; self.keys.len()];
         let mut crowds = hashbrown::HashMap::<u64, u32>::new();
         for &at in &rows {
-            let (key, Links { parent, .. }) = (self.keys[at], self.links[at]);
+            let (key, parent) = (self.keys[at], self.parents[at]);
             if self.find(key) != Some(at as Row) {
                 return Err(format!("{key}: not found in row {at}"));
             }
@@ -369,9 +382,9 @@ impl Nodes {
             *crowds.entry(self.held[at].word()).or_default() += 1;
         }
         for &at in &rows {
-            let (links, counted) = (self.links[at], children[at]);
-            if counted != links.children || (counted == 0 && self.held[at].is_empty()) {
-                return Err(format!("row {at}, {links:?}: {counted} blocks are linked to it"));
+            let (says, counted) = (self.children[at], children[at]);
+            if counted != says || (counted == 0 && self.held[at].is_empty()) {
+                return Err(format!("row {at}: {counted} blocks are linked to it, not {says}"));
             }
         }
         if let Some(wrong) = self.crowds.counted().find(|(held, n)| crowds.get(&held.word()) != Some(n))

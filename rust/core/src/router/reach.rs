@@ -119,20 +119,23 @@ impl<'a> Walk<'a> {
     }
 
     /// All workers that reach anywhere, in their order.
-    pub fn end(mut self, name: impl Fn(u32) -> Rank) -> Vec<PrefixReach> {
+    pub fn end(self, name: impl Fn(u32) -> Rank) -> Vec<PrefixReach> {
         if self.last != NONE {
             self.nodes.touch(self.last, self.now);
         }
-        for mut active in self.active {
+        let mut found = self.stopped;
+        found.extend(self.active.into_iter().map(|mut active| {
             active.blocks[active.tier as usize..].fill(self.depth);
-            self.stopped.push(active);
-        }
-        let reach = |active: &Active| {
+            active
+        }));
+        let reach = |active: Active| {
             let Rank { worker, rank } = name(active.worker);
             PrefixReach { worker, rank, blocks: active.blocks }
         };
-        let mut found: Vec<_> = self.stopped.iter().map(reach).collect();
-        found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));
+        let mut found: Vec<_> = found.into_iter().map(reach).collect();
+        if !found.is_sorted_by_key(|reach| (reach.worker, reach.rank)) {
+            found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));
+        }
         found
     }
 }
