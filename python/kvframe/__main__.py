@@ -1,4 +1,4 @@
-"""``python -m kvframe``: the command, of the environment that this Python is of."""
+"""``python -m kvframe`` runs the command ``kvframe`` of this Python's own environment."""
 
 from kvframe.cli import main
 

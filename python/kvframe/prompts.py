@@ -69,7 +69,11 @@ class Turns(NamedTuple):
     tries_all: bool
 
     def answer(self, result: StepResult) -> StepResult:
-        """The answer of a step that got only the requests that are tried, for all requests."""
+        """Extend the result of a step to the requests that the step did not get.
+
+        The step got only the requests that it was to try. Each other request is reported as held
+        or as not tried.
+        """
         count = len(self.held)
         allocations: list[Allocation | None] = [None] * count
         rows = zip(self.places, result.allocations, self.ready.prompts, strict=True)

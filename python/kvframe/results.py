@@ -14,7 +14,7 @@ from kvframe.request import Request
 
 
 class Allocation(NamedTuple):
-    """What an admission gave.
+    """What `KVCacheManager.allocate` granted to one request.
 
     Attributes:
         seq: The sequence's handle. No later sequence gets the same one.

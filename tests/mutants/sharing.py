@@ -104,8 +104,8 @@ MUTANTS = (
     Mutant(
         "head-dropped-first",
         "router/chain.rs",
-        "            if node.children > 0 {\n                continue;\n",
-        "            if node.children > 0 && node.held.linked {\n                continue;\n",
+        "            if !here || *self.children(row) > 0 {\n",
+        "            if !here || *self.children(row) > 0 && self.parents[row as usize] != NONE {\n",
         "a full router forgets the front of a prefix, and what is left of it matches nothing",
     ),
 )

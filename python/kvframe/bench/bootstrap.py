@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 2_000
 LEVEL = 0.95
 _SEED = 20_261
-# Of sums of floats: no difference.
+# A difference below this is rounding error of float sums, and counts as none.
 _NOISE = 1e-12
 # Weights drawn at a time: 32 MiB of them.
 _AT_ONCE = 4_000_000

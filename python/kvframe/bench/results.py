@@ -71,7 +71,7 @@ class ResultStore:
 
         Args:
             folder: the result directory.
-            build: names the replaying program; see `CopyPlan.identity`.
+            build: Names the replaying program; see `kvframe.bench.cells.Plan.identity`.
 
         Raises:
             ConfigError: the folder cannot be made or written to.

@@ -68,7 +68,7 @@ class Engine:
         ]
         self.head = matrix(shape.hidden, shape.vocab)
         self.embedding = matrix(shape.vocab, shape.hidden)
-        pages = -(-room // attention.PAGE) + 1_024  # a last page of each sequence is not full
+        pages = -(-room // attention.PAGE) + 1_024  # spare: last pages may be partly empty
 
         def kv(tokens: int) -> torch.Tensor:
             size = (shape.layers, 2, tokens, shape.kv_heads, shape.head_dim)

@@ -21,7 +21,9 @@ HEADER = (*COLUMNS[:4], "kv_prefill", "step_us", "host_us")
 def measure(
     engine: Engine, steps: Iterable[Step], path: Path, on_step: Callable[[int], object]
 ) -> Steps:
-    """Measures each step and writes it to a CSV file at once: what is interrupted keeps its rows.
+    """Measure each step and append its row to a CSV file at once.
+
+    An interrupted run keeps the rows that it has measured.
 
     Args:
         engine: The decoder on the card.

@@ -106,7 +106,10 @@ class Profile:
         return predicted
 
     def for_core(self) -> StepProfile:
-        """The same for a simulated server, in seconds; the host's part is in every step."""
+        """The profile as the simulated server takes it, in seconds.
+
+        The host's time is part of the fixed time of every step.
+        """
         return StepProfile.fitted(
             (self.fixed + self.host) / 1e6,
             [(knot, each / 1e6) for knot, each in zip((0, *KNOTS), self.tokens, strict=True)],

@@ -309,7 +309,7 @@ bench.add_command(serve)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:
-    """Run and print; the exit code."""
+    """Run the request, print its outputs, and return the exit code."""
     warning = debug_warning()
     if warning is not None:
         _say(f"warning: {warning}")

@@ -197,7 +197,7 @@ def _in_words(place: dict[str, Any], event: Stored | Removed | Cleared) -> str:
 
 
 def _plain(text: str) -> str:
-    """Nothing of a message may move the terminal's cursor."""
+    """The text, escaped if it holds control characters, which could move the terminal's cursor."""
     return text if text.isprintable() else ascii(text)
 
 

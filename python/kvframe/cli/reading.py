@@ -13,7 +13,7 @@ UNITS = ("s", "ms", "us", "ns")
 
 
 def reading(command: Decorated) -> Decorated:
-    """Adds them, in the order of the help."""
+    """Add the options for reading traces to a command, in the order of its help."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -93,7 +93,7 @@ def _of(tier: dict[str, Any]) -> dict[str, Any]:
 
 
 def forget_options(data: Mapping[str, Any], layer: Mapping[str, Any], origins: Origins) -> None:
-    """Take the options out of ``data`` whose policy ``layer`` replaces by another one."""
+    """Remove a policy's options from ``data`` where ``layer`` names another policy in its place."""
     below = {place.path: place for place in named_in(data)}
     for place in named_in(layer):
         known = below.get(place.path)

@@ -26,7 +26,7 @@ _GROUP = ("kind", "window", "chunk", "sink", "block_size", "interval", "lag")
 
 
 def core_table(config: Config, blocks: int) -> dict[str, Any]:
-    """The options of the core, by their keys: one table, which it checks and builds itself from."""
+    """The table of options by key that the core checks, and from which it is built."""
     table = {
         join(section, key): value
         for section in _SECTIONS

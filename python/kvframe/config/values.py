@@ -124,7 +124,8 @@ def _value(
                 raise origins.error(path, value, f"must be an array of tables: write [[{path}]]")
     try:
         return msgspec.convert(value, hint)
-    # A number may come as any text; and what is indexed, as an array is, is asked for its keys.
+    # `convert` raises UnicodeError for some texts where a number belongs, and AttributeError for a
+    # value that can be indexed, such as an array, because it asks the value for its keys.
     except (msgspec.ValidationError, UnicodeError, AttributeError) as error:
         raise origins.error(path, value, rule(hint, value)) from error
 

@@ -100,7 +100,7 @@ class Asker(Generic[P]):
         if self.budget is not None and self.budget.is_spent:
             return None
         try:
-            # What is no number must not become one.
+            # NaN must raise an error and not be cast to an integer.
             with self.budget or nullcontext(), np.errstate(invalid="raise"):
                 return decide()
         except KeyboardInterrupt:

@@ -127,7 +127,11 @@ class PrefixDriver(Asker[BatchedPrefix]):
     # --- what is found, and taken ----------------------------------------------------------------
 
     def answers(self, core: Core, requests: list[Request]) -> list[Answer]:
-        """What to tell the core of each request; where less is to be loaded, it is replaced."""
+        """The matcher's answer for each request, as the core takes it.
+
+        If the matcher loads fewer tokens than a request offers, that request in ``requests`` is
+        replaced by one that offers only these.
+        """
         if not (self.is_index or self.takes or self.loads) or not requests:
             return []
         keys = [core.keys_of_request(request) for request in requests]

@@ -29,11 +29,10 @@ def failure(origin: str, error: BaseException, strict: bool, instead: str) -> Po
 
 
 def warn_once(origin: str, message: str) -> None:
-    """Warn at the first failure of this policy in this process alone: it may fail at every
-    decision.
+    """Warn once per policy and process, because a policy may fail at every decision.
 
-    Where warnings are errors this one goes to `sys.unraisablehook`: the decision is taken without
-    the policy, so that there is nothing to refuse.
+    If warnings are errors, this one goes to `sys.unraisablehook`: the decision has been taken
+    without the policy, so no call is left to refuse.
     """
     if origin in _warned:
         return

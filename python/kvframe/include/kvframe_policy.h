@@ -48,7 +48,7 @@ enum kvf_column {
     KVF_PARENT,        /* uint32_t: place in this offer of the block it follows, or KVF_NONE */
     KVF_LAST_USE,      /* uint64_t: tick of the last hit or release */
     KVF_INSERTED,      /* uint64_t: tick at which it became findable */
-    KVF_USES,          /* uint32_t: admissions that used it, the one that made it included */
+    KVF_USES,          /* uint32_t: requests that used it, the one that computed it included */
     KVF_REACH,         /* uint32_t: tokens of the longest request that used it */
     KVF_SESSION,       /* uint64_t: session of the request that used it last */
     KVF_TURN,          /* uint32_t: turn of that request */
@@ -114,8 +114,8 @@ typedef struct kvf_eviction_v1 {
     void *(*create)(const kvf_config *config);
     /* Ends it. Called once for each state made, last. */
     void (*destroy)(void *state);
-    /* The cache is about to have more blocks. Anything but 0 refuses that. Without it, a policy that
-     * has `create` cannot grow. */
+    /* The cache is about to grow to `blocks` blocks. An answer other than 0 refuses that. If this
+     * function is null, a policy that has `create` cannot grow. */
     int32_t (*resize)(void *state, uint32_t blocks);
 
     /* Blocks became findable, in the order of their prefix; they have an owner. */
@@ -142,7 +142,8 @@ typedef struct kvf_eviction_v1 {
      * removed at once, and its parent may become evictable, before the next is asked for. */
     int64_t (*victim)(void *state, void *memory, uint64_t now);
     /* Scores for n candidates, which may all be evicted, each after its children: the lowest first.
-     * All of `out` is to be filled, without NaN. Once an operation that needs victims. */
+     * The policy fills all of `out`, without NaN. The core calls this once for each operation that
+     * needs victims. */
     int32_t (*score)(void *state, void *memory, uint64_t now, uint32_t n,
                      const void *const *columns, double *out);
 } kvf_eviction_v1;

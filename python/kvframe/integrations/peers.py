@@ -74,7 +74,8 @@ def use_of(told: object) -> Access:
                 wrong = f"{name} must be an integer from {least} to {most}"
                 break
         else:
-            # Next uses of a prompt's blocks say nothing of the single one that an engine stores.
+            # `next_use` has an entry for each block of a prompt. An engine stores a single block
+            # and does not say which, so the entries are dropped.
             return msgspec.structs.replace(use, next_use=())
     warnings.warn(f"what a request says of itself is left out: {wrong}", stacklevel=2)
     return UNKNOWN

@@ -154,7 +154,10 @@ class Cache(PagedAttentionCache):  # type: ignore[misc]
 
 
 class Blocks(BlockManager):  # type: ignore[misc]
-    """Free blocks as the engine counts them; and those it holds without sharing, as loans."""
+    """The engine's block manager over kvframe's pool.
+
+    It counts cached blocks as free. Blocks that the engine does not share are taken as loans.
+    """
 
     def __init__(self, kv: KVCacheManager) -> None:
         self.kv = kv

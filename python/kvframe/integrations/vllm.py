@@ -53,8 +53,8 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
         self.tier: TierPolicy[OffloadKey] = TierPolicy(self.resolved(), cache_capacity)
         self._chunks: dict[OffloadKey, ChunkStatus] = {}
         self._in_transfer: set[OffloadKey] = set()
-        # The request that last used a chunk, and those whose chunks are not in order yet, the one
-        # that used any last at the end.
+        # `_users`: the request that used each chunk last. `_unordered`: requests whose chunks are
+        # not in order yet; the request that used a chunk last comes last.
         self._users: dict[OffloadKey, _Request] = {}
         self._unordered: dict[int, _Request] = {}
 

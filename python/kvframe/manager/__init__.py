@@ -3,8 +3,9 @@
 | module | purpose |
 | --- | --- |
 | `manager` | the manager: its verbs in the order in which a request meets them |
-| `step` | a step's answer as Python's types |
-| `tables` | arrays for kernels, where the caller brings none |
+| `build` | the core's manager, made from a configuration |
+| `step` | a scheduler step: its arguments and its result |
+| `tables` | block tables and slot mappings for kernels, if the caller gives no array |
 """
 
 from kvframe.manager.manager import KVCacheManager

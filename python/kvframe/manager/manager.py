@@ -356,13 +356,14 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now; returns the request that brings it back.
 
-        The request has all tokens known of the sequence, and the ``chunk`` and ``max_seq_len`` that
-        it came with; not what belonged to the first try: ``until``, ``partial``, ``join``,
-        ``num_external_tokens`` and ``external_until``. It fits wherever the sequence
-        fitted: where layer groups give blocks up, ``chunk`` may become smaller for that. What was
-        computed stays cached as long as there is room, so coming back may cost little; not for a
-        request with ``read_cache=False``, which finds nothing this time either. With a ``fence``,
-        the blocks make room only once that step has passed, as in `step`.
+        The request has all known tokens of the sequence. It keeps every option of the first request
+        except those of one attempt: ``until``, ``partial``, ``join``, ``num_external_tokens`` and
+        ``external_until``. It fits wherever the sequence fitted: if layer groups give blocks up,
+        ``chunk`` may become smaller for that.
+
+        Committed blocks stay cached until they are evicted, so the request may find them again. A
+        request with ``read_cache=False`` finds nothing. With a ``fence``, the blocks become
+        available only once that step has passed, as in `step`.
         """
         return self._core.preempt(seq, fence)
 

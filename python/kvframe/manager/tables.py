@@ -11,7 +11,7 @@ from kvframe._core import Manager as Core
 from kvframe.request import Handles
 
 MOST_SLOTS = 1 << 26
-"""More slots than any step asks for: where they are wanted, the caller brings the array."""
+"""Most slots for which kvframe makes the array. No step needs more; callers then give ``out``."""
 
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 

@@ -63,7 +63,7 @@ class Collector(_Collector):
             yield metric
 
     def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        """Nothing: a registry need not read the manager to take this."""
+        """An empty list, so that registering this collector does not read the manager."""
         return []
 
 

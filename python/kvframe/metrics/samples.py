@@ -100,7 +100,7 @@ def samples(
     publisher: BatchCounts | None = None,
     shadows: Shadows | None = None,
 ) -> Iterator[Sample]:
-    """All samples of now."""
+    """Every sample, read from the manager and the rest at the time of the call."""
     of_shadows = () if shadows is None else _of_shadows(shadows.report())
     for name, labels, value in (*_all(kv, tiers, publisher), *of_shadows):
         yield Sample(f"kvframe_{name}", labels, value)

@@ -72,7 +72,8 @@ def scraped(text: str, engine: str | None, at: float) -> Scrape:
         at: When it was read.
 
     Raises:
-        UsageError: The page is none, has no such engine, or several and none is named.
+        UsageError: The text is no page of metrics; it has no such engine; or it has several engines
+            and ``engine`` is None.
     """
     try:
         families = [

@@ -37,7 +37,7 @@ class Adopted:
 
 
 def flat(arrays: object) -> tuple[list[object], int]:
-    """Arrays in one row, and how many a layer has, of what `adopt` takes of an engine."""
+    """The arrays that a caller of `adopt` gave, as one list; and how many each layer has."""
     if not isinstance(arrays, list | tuple):
         return [arrays], 1
     if any(isinstance(array, list | tuple) for array in arrays):

@@ -189,7 +189,10 @@ class Swap:
         return copies[:, here], copies[:, there]
 
     def _scatters_end(self) -> cupy.cuda.Stream:
-        """A stream that waits for both others, so that the next transfer's copies need not."""
+        """A stream that waits for the copies and the kernels of the last transfer.
+
+        The next transfer can then queue its copies without waiting for them.
+        """
         self._ends.wait_event(self._bus.record(self._before))
         self._ends.wait_event(self._kernels.record(self._moved))
         return self._ends
@@ -208,7 +211,11 @@ class Swap:
         self._aside(here[:aside], there[:aside], self._most // apart, out=out)
 
     def _aside(self, here: Pages, there: Pages, warps: int, *, out: bool) -> None:
-        """Queue a kernel over the bus, beside all copies since the last that it has to wait for."""
+        """Queue a kernel that moves pages over the bus.
+
+        It waits for the copies that were queued before `_before` was recorded, and runs beside
+        those that were queued after it.
+        """
         self._kernels.wait_event(self._before)
         with self._kernels:
             if out:

@@ -28,7 +28,7 @@ class MinHitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MinHit(BatchedPrefix):
-    """A found prefix is taken whole from a minimum length on, and not at all below."""
+    """Use a found prefix only if it has at least ``min_tokens`` tokens; then use all of it."""
 
     def __init__(self, options: MinHitOptions) -> None:
         self.min_tokens = options.min_tokens

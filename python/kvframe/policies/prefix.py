@@ -85,8 +85,9 @@ class BatchedPrefix:
     ) -> None:
         """Fill ``out``, which holds ``offered``, with how many tokens to load after those used.
 
-        ``offered`` counts the tokens that can be brought from elsewhere (``Request.external``);
-        those that are not loaded are computed. Called only for prompts with such an offer.
+        ``offered`` counts the tokens whose KV can be loaded from elsewhere
+        (``Request.num_external_tokens``, ``Request.external_until``). Tokens that are not loaded
+        are computed. kvframe calls this only for prompts with such an offer.
         """
         raise NotImplementedError
 
@@ -111,9 +112,11 @@ class BatchedIndex(BatchedPrefix):
         parents: npt.NDArray[np.int64],
         depths: npt.NDArray[np.uint32],
     ) -> None:
-        """Blocks became findable: their keys, the blocks that they follow (or -1), their places.
+        """Add blocks that became findable.
 
-        Called before the `match` that may need them, and after `remove`.
+        ``keys`` are their keys, ``parents`` the blocks that they follow (-1 for none), and
+        ``depths`` their places in the prefix, in blocks. The call comes after `remove`, and before
+        the `match` that may find the blocks.
         """
         raise NotImplementedError
 

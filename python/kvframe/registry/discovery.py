@@ -130,5 +130,5 @@ class Gate:
 
 
 def _normal(name: str) -> str:
-    # Names compare as PyPI compares them: runs of '-', '_' and '.' are one, case is nothing.
+    # Names are normalised as PyPI does: a run of '-', '_' and '.' is one '-', and case is ignored.
     return re.sub(r"[-_.]+", "-", name).lower()

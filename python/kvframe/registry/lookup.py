@@ -121,7 +121,8 @@ class Registry:
         self._local: list[Candidate] = []
         self._wrappers: list[object] = []
         self._installed: list[Candidate] | None = None
-        # By id(): a plugin need not be hashable. It is kept with its offers, so the id stays its.
+        # The key is id(plugin), because a plugin may be unhashable. The value keeps the plugin
+        # alive, so that no other object gets the same id.
         self._offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {}
         # By its name, as the plugins of others are: nothing in this layer may import a policy.
         for module in BUILTIN:

@@ -24,7 +24,11 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
 def _place(error: BaseException) -> str:
-    """`` (policy.py:12)``: the deepest line in the folder of the first code that is a plugin's."""
+    """Where a plugin raised the error: `` (policy.py:12)``. Empty if no plugin's code was running.
+
+    The plugin is the outermost code that belongs to one. The line is the innermost one in its
+    folder.
+    """
     called = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     theirs = [(file, line) for file, line in called if _is_theirs(file)]
     if not theirs:

@@ -27,7 +27,7 @@ _ENDS = frozenset((K.FINISH, K.ABORT))
 
 @dataclass
 class _Sequence:
-    """A live sequence as far as the log has come with it."""
+    """The state of a live sequence after the log entries that were read so far."""
 
     keys: list[bytes]
     writes: bool = True

@@ -82,8 +82,8 @@ class ShadowReport:
     def hit_rate(self, shadow: ShadowCounts) -> float:
         """The hit rate that the engine would have had with this policy and size.
 
-        With an anchor it is the engine's own rate, and what the shadow differs from the anchor:
-        what both miss of the truth cancels out.
+        With an anchor, this is the engine's own hit rate plus the difference between this shadow
+        and the anchor. An error that both shadows share cancels out.
         """
         if self.actual is None:
             return shadow.hit_rate

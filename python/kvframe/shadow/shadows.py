@@ -171,7 +171,7 @@ def _sizes(capacities: Iterable[int]) -> list[int]:
 
 
 def _made(policy: str, capacity: int, tokens: int) -> tuple[object, dict[str, object] | None, int]:
-    """What the core makes a shadow of."""
+    """The arguments from which the core makes a shadow: policy or driver, options, blocks."""
     resolved = Resolved.load(os.devnull, env={}, eviction={"policy": policy})
     config, chosen = resolved.config.eviction, resolved.eviction
     made = driver(chosen.loaded, Terms.of(config, chosen.options, tokens))

@@ -87,7 +87,10 @@ class _Asked:
         return cls(*names, request.encoder, items, request.session)
 
     def cut(self, length: int) -> _Asked:
-        """Where so many tokens are left: what comes instead of an item is not the item."""
+        """The fields after the sequence was cut to ``length`` tokens.
+
+        Multimodal items are cut with it: tokens that come later in their place are not the item.
+        """
         items = (MMItem(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
         return replace(self, extras=tuple(items)) if self.extras else self
 

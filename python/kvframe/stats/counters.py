@@ -63,7 +63,7 @@ class Stats(Room):
         return stats
 
     def kinds(self) -> dict[str, Literal["counter", "gauge"]]:
-        """Which of `counters` only grow, and which are what is now, by name."""
+        """The kind of each entry of `counters`: a counter only grows, a gauge may fall."""
         return {name: "gauge" if name in GAUGES else "counter" for name in self.counters()}
 
     def policy_times(self) -> dict[str, PolicyTime]:

@@ -65,8 +65,8 @@ def miss_of(told: tuple[int, int, int, int | None] | None) -> Miss | None:
 class Rates(NamedTuple):
     """Shares from 0 to 1, 0 where nothing was asked.
 
-    Neither resumed sequences nor requests that asked not to read the cache (``read=False``, or an
-    encoder input without an id) are in them.
+    Resumed sequences are not counted. Requests that do not read the cache are not counted either:
+    those with ``read_cache=False``, or with an encoder input that has no id.
 
     Attributes:
         requests: Admissions counted.

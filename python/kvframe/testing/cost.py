@@ -54,7 +54,7 @@ def check_cost(subject: Subject, budget_us: float) -> float:
 
 
 def _measure(subject: Subject, window: int) -> float:
-    """Of a full pool of `MANY` cached blocks in prefixes of 16."""
+    """Microseconds of a decision in a full pool: `MANY` cached blocks, in prefixes of 16."""
     watch = Watch()
     manager = subject.manager(MANY, block_size=1, window=window, watch=watch)
     for first in range(0, MANY, _CHAIN):

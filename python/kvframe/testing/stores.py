@@ -13,7 +13,7 @@ class StoreError(AssertionError):
 
 
 def check_store(make: Callable[[], PageStore], *, size: int = 4096, count: int = 300) -> None:
-    """Put, get, replace nothing, remove, look, forget, close: in batches, empty ones too.
+    """Check that a store keeps the contract of `PageStore`, with batches of every size from 0 on.
 
     Args:
         make: Opens the store, with nothing in it.

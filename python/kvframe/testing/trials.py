@@ -80,8 +80,10 @@ def _eligible(subject: Subject) -> None:
 
 
 def _deterministic(subject: Subject) -> None:
-    """Two separate runs first, then two side by side: only then does a difference prove shared
-    state.
+    """The same calls give the same log, also if two objects of the policy run at once.
+
+    The two separate runs come first. If they agree and the interleaved runs differ, the objects
+    share state.
     """
     alone = [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)]
     if [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)] != alone:

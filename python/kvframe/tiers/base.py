@@ -61,9 +61,10 @@ class Levels:
         return [self.host, *(below for below in self.below if below.is_up(now))]
 
     def marked(self, level: Level, share: float) -> int:
-        """Pages of a tier that a mark stands for, to the nearest whole one; one at least.
+        """The number of pages that a mark, a share of the tier, stands for; at least 1.
 
-        The last tier has room for all its pages: to make some ahead would lose them for nothing.
+        For the last tier it is every page. No tier below keeps what the last one evicts, so making
+        room ahead would only lose pages.
         """
         pages = level.index.tier.pages
         if level is self.all[-1]:
@@ -71,7 +72,10 @@ class Levels:
         return max(1, floor(share * pages + 0.5))
 
     def lasting(self, level: Level, keys: Keys) -> Keys:
-        """What of a prefix a tier would keep: past its high mark it is evicted, to come again."""
+        """The part of a prefix that a tier would keep.
+
+        A tier evicts what goes past its high mark, and the next request would bring it again.
+        """
         return keys[: max(level.index.present(keys), self.marked(level, level.config.high))]
 
     # --- what enters ----------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Uses:
         return self._requests.get(seq, UNKNOWN)
 
     def count(self, keys: Keys, found: int) -> None:
-        """A request found this many of its pages, and computes the others."""
+        """Count a request's uses: it found its first ``found`` pages, and computes the others."""
         for gate in self._gates:
             gate.seen(keys)
         if not self._gates:

@@ -1,4 +1,4 @@
-"""What a trace could reuse at best, how soon, by which class, and where policies stop to matter."""
+"""What a trace can reuse at best, how soon, by which class; and when policies no longer matter."""
 
 from __future__ import annotations
 

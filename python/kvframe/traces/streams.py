@@ -76,7 +76,10 @@ class Stream(io.RawIOBase):
         return self._sha256.hexdigest() if self._sha256 else ""
 
     def close(self) -> None:
-        """Nothing: a wrapper closes what it wraps when it is collected, and others may go on."""
+        """Do nothing; `release` closes the file.
+
+        A wrapper closes its stream when it is garbage-collected, while others may still read it.
+        """
 
     def release(self) -> None:
         """Closes the file."""

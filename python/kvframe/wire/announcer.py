@@ -35,8 +35,8 @@ class Announcer:
     on. Where batches were dropped, or a reader has missed more than the publisher keeps, the next
     flush tells everything that is cached anew, once the queue is empty.
 
-    Of a model with several layer groups, the first of full attention is told of: its blocks are
-    those that serve a prefix up to them.
+    If a model has several layer groups, only the first group of full attention is announced. A
+    block of that group implies that the whole prefix before it is there.
 
     Args:
         kv: The manager, with ``cache.event_log``, whose log is taken by nothing else.

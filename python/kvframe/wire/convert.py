@@ -29,7 +29,7 @@ def hashes_of(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def hash_of(key: bytes) -> int:
-    """The low half of a key, and never 0, which llm-d takes for no parent."""
+    """The low 64 bits of a key as a hash; 1 in place of 0, because llm-d reads 0 as "no parent"."""
     return int.from_bytes(key[:8], "little") or 1
 
 

@@ -131,7 +131,11 @@ class Stream:
             self._last = number - 1
 
     def _lose(self, number: int) -> Iterator[Item]:
-        """The batches before one cannot be had. Without a replay what was told before stays."""
+        """Count the batches before ``number`` as lost.
+
+        With a replay, this resets the stream, if it has applied a batch. Without one, what earlier
+        batches said stays.
+        """
         self.missed += number - self._last - 1
         if self.has_replay and self._last >= 0:
             yield self._reset(f"batches before {number} are lost")

@@ -138,7 +138,7 @@ pub enum Error {
         /// What probably happened.
         why: &'static str,
     },
-    /// A policy outside the core has to name victims first (see `Manager::candidates`).
+    /// A policy outside the core has to name victims first: see `policy::Consult`. Nothing has changed.
     #[error("{n} victims are needed from the eviction policy")]
     NeedVictims {
         /// How many.

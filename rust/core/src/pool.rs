@@ -63,8 +63,8 @@ struct Block {
     parent: BlockId,
     /// The child that became findable last; a hint that lookups check.
     last_child: BlockId,
-    /// `Committed` for `Cached` too: owners alone tell the two apart, so that they come and leave
-    /// without a second write.
+    /// A cached block has `Committed` here too; it is cached if it has no owner. So the first owner's
+    /// arrival and the last one's departure need no second write.
     state: State,
     group: u8,
     /// [`DUPLICATED`], [`WAITS`].

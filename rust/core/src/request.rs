@@ -44,8 +44,10 @@ pub struct Request {
     /// Tokens after the cached ones whose KV comes from elsewhere: whole blocks, filled by the time that
     /// the allocation's `load` is settled.
     pub num_external_tokens: u32,
-    /// The same as a length: the prompt's first tokens up to here can be brought; what is cached of
-    /// them is not. Whole blocks of it, and nothing of it is an error.
+    /// The same, told as a length: the KV of the prompt's tokens up to here can be loaded. The load
+    /// brings whole blocks of it, behind the cached ones. Any length is accepted: one that reaches past
+    /// the prompt is cut, and one that is cached already loads nothing. It cannot be given together
+    /// with `num_external_tokens`.
     pub external_until: u32,
     /// Share blocks that a live sequence is computing for the same prompt.
     pub join: bool,

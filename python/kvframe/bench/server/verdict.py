@@ -62,7 +62,7 @@ class _Field:
         return -(cell.goodput or 0.0) if self.by_goodput else cell.ttft_mean or 0.0
 
     def is_better(self, one: ServerCell, other: ServerCell) -> bool:
-        """Whether it is by more than likeness allows."""
+        """Whether ``one`` beats ``other`` by more than the relative difference `ALIKE`."""
         a, b = self.cost(one), self.cost(other)
         return b - a > ALIKE * max(abs(a), abs(b))
 

@@ -41,7 +41,7 @@ class Compact(_Native):
 
 
 class Whole(_Native):
-    """A form that is read at once, since a request shows by what comes after it."""
+    """A form whose file is read whole, because only later entries show where a request ends."""
 
     @abstractmethod
     def convert(self, data: bytes, given: Given) -> bytes:

@@ -221,8 +221,8 @@ impl Layout {
         self.dense >> group & 1 == 1 || self.serves_some(group, block, prompt)
     }
 
-    /// Whether `block` of `group` serves no hit of a prompt of `prompt` tokens from its start to its
-    /// end, but only shorter ones that no group asks for by its interval.
+    /// Whether `block` of `group` serves only hits that end before the end of a prompt of `prompt`
+    /// tokens. False if some group says by its `interval` which boundaries stay findable.
     pub fn is_inner(&self, group: usize, block: usize, prompt: u32) -> bool {
         self.every_boundary
             && !self.groups[group].kind.keeps_all()

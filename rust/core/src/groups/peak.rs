@@ -61,8 +61,8 @@ impl Layout {
         one_by_one.max(self.peak_in_steps(0, pace, held).unwrap_or(0) + crossing)
     }
 
-    /// The most that `held` says of the lengths in `lengths`, if it goes up only where some block
-    /// begins, and what it says of a length is no more than of one a period later.
+    /// The maximum of `held` over `lengths`. The caller: `held` rises only at lengths at which a block
+    /// begins, and is not lower one period later. So this asks only for such lengths in the last period.
     pub fn peak<N: Ord>(
         &self,
         lengths: std::ops::Range<u32>,

@@ -21,7 +21,7 @@ pub fn check(groups: &[Group], unit: u32, faults: &mut Vec<Fault>) {
     }
 }
 
-/// The same of what each of them cannot tell.
+/// Adds the faults that show only when all groups are looked at together.
 fn check_together(groups: &[Group], unit: u64, faults: &mut Vec<Fault>) {
     let limit = || format!("sizes and intervals have a common multiple above {MAX_UNIT} tokens");
     let mut shared = unit;

@@ -20,7 +20,7 @@ const LINK: usize = 16;
 
 /// A link and the tokens of one block, with SHA-256's padding behind: all messages of a chain are
 /// equally long, so it is the same for each.
-// Up to 128 tokens in place.
+// A message of a block of up to 128 tokens lies in the struct itself, without an allocation.
 pub struct Message {
     chunks: SmallVec<[[u8; 64]; 9]>,
     len: usize,
@@ -39,7 +39,7 @@ impl Message {
         Self { chunks, len }
     }
 
-    /// Another block's.
+    /// Replaces the link and the tokens by those of another block. The padding stays.
     pub fn set(&mut self, link: Key, tokens: &[u32]) {
         let (head, body) = self.chunks.as_flattened_mut().split_at_mut(LINK);
         head.copy_from_slice(&link.0.to_le_bytes());
@@ -48,7 +48,7 @@ impl Message {
         }
     }
 
-    /// Without the padding.
+    /// The link and the tokens, without the padding.
     pub fn bytes(&self) -> &[u8] {
         &self.chunks.as_flattened()[..self.len]
     }

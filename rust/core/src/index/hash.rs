@@ -84,8 +84,9 @@ impl HashIndex {
         }
     }
 
-    /// The common case of [`Self::store`], for `blocks` that `pool` has given their `keys`: nothing
-    /// stands under these, and no tokens are kept. How many at the front that was; the others are as before.
+    /// Makes `blocks` findable under `keys` in the common case: nothing is findable under them, and the
+    /// index keeps no tokens. The pool's columns hold the keys already. Stops at the first block that is
+    /// another case, and returns how many it stored.
     pub fn store_plain(&mut self, pool: &Pool, blocks: &[BlockId], keys: &[Key]) -> usize {
         if self.wants_proof() {
             return 0;

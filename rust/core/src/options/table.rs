@@ -18,7 +18,7 @@ pub enum Value {
     Text(String),
 }
 
-/// A type of an option.
+/// A Rust type that the field of an option may have.
 pub(super) trait Setting: Sized {
     /// Takes a value.
     ///
@@ -76,7 +76,7 @@ impl Setting for f64 {
     }
 }
 
-/// Bytes that are a text in a configuration.
+/// A field of bytes. The configuration has it as a text (UTF-8).
 impl Setting for Vec<u8> {
     fn of(value: &Value) -> std::result::Result<Self, Wrong> {
         if let Value::Text(text) = value {
@@ -91,7 +91,7 @@ impl Setting for Vec<u8> {
     }
 }
 
-/// Names that an enumeration has.
+/// Implements [`Setting`] for enumerations that a configuration names by a text.
 macro_rules! named {
     ($($kind:ty),*) => {$(
         impl Setting for $kind {

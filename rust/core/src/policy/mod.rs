@@ -4,9 +4,11 @@
 //! the order things happened; per block it sees `take` and `insert` when it is taken and becomes
 //! findable, then any number of `acquire … release` pairs, then `remove`.
 //!
-//! A policy that only ranks implements [`Rank`] and gets its order from [`RankOrder`], a heap over the
-//! evictable leaves. One with lists of its own implements [`Eviction`]; one that is consulted outside of the
-//! operation, [`Consulted`] too.
+//! A policy that is one formula implements [`Formula`]. One that ranks blocks with state of its own
+//! implements [`Rank`]: [`RankOrder`], a heap over the evictable leaves, gives the order. One with lists
+//! of its own implements [`Classes`], and [`ClassHeads`] gives the order. Only `lru`, `lecar` and policies
+//! outside the core implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
+//! which is empty (`impl Consulted for X {}`) for a policy of the core.
 //!
 //! | | |
 //! | --- | --- |

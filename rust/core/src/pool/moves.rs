@@ -20,7 +20,7 @@ impl Pool {
         id
     }
 
-    /// Room for as many blocks again, and for no more than there are to be: a full pool has no slack.
+    /// Doubles the room of the columns, up to the capacity: a full pool has no unused memory.
     #[cold]
     fn reserve(&mut self) {
         let more = self.blocks.len().max(1);
@@ -176,8 +176,8 @@ impl Pool {
         self.free.extend(blocks.iter().rev());
     }
 
-    /// Takes the only reference of each of `blocks` on loan away, up to the first that has none to take:
-    /// it is not on loan, or was named before. How many at the front that were.
+    /// Ends the loan of each of `blocks`, which then has no owner. Stops at the first block that is not
+    /// on loan, or was named before. Returns how many loans have ended.
     pub fn end_loans(&mut self, blocks: &[BlockId]) -> usize {
         let column = &mut self.blocks[..];
         let mut ended = 0;

@@ -48,7 +48,8 @@ impl Pool {
         }
     }
 
-    /// A block that waits has got an owner more.
+    /// A block with owners that wait for a fence has got one more owner, which does not wait. If all its
+    /// owners waited until now, the block is no longer coming.
     #[cold]
     pub(super) fn came_back(&mut self, block: BlockId) {
         self.coming -= u32::from(self.stays(block) == 1);

@@ -6,7 +6,7 @@ use crate::manager::PinResult;
 /// What is to become of what a session alone has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
-    /// It will go on: keep it so, and what it follows at least so.
+    /// The session will go on: its blocks get this priority, and the blocks before them at least this.
     Retain(Keep),
     /// It is over: its pins end, and its blocks are the first to be evicted.
     Release,

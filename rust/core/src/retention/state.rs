@@ -44,8 +44,8 @@ impl RetentionState {
         self.time = self.time.max(now);
     }
 
-    /// A request that used findable `block` asks for `keep`; `own`: it computed it. The strongest of
-    /// all that ask counts. Whether its priority is another now.
+    /// A request that used the findable `block` asks for `keep`. `own` says that it computed the block.
+    /// The strongest request counts. Returns whether the block's priority has changed.
     pub fn ask(&mut self, pool: &mut Pool, block: BlockId, keep: Keep, own: bool) -> bool {
         let generation = pool.generation(block);
         let term = Term::new(keep, self.time, generation);

@@ -166,8 +166,8 @@ impl Term {
         Some(self.until - (next * u128::from(whole) / fall) as u64)
     }
 
-    /// Both asked for the same block: the higher priority stands, of equals the longer; when it ends,
-    /// not below what the other would have come to.
+    /// Joins two terms that were asked for one block. The term with the higher priority holds; of equal
+    /// priorities, the longer one. When it ends, the priority does not fall below the other's last.
     pub fn or(self, other: Self, now: u64) -> Self {
         let strength = |term: &Self| (term.value(now), term.until);
         let (mut strong, weak) =

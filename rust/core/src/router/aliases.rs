@@ -31,8 +31,9 @@ pub(super) struct Aliases {
     gone: VecDeque<u64>,
 }
 
-/// Blocks of a worker that are remembered when it holds them nowhere: the news that one went down a tier
-/// may come behind the news that it is gone from this one, and names no tokens.
+/// The most names of blocks that a worker holds no more and that are still remembered. A block that moves
+/// to a lower tier may be reported as removed first. The later event that stores it has no token ids, so
+/// only the name tells which block it is.
 const GONE: usize = 1024;
 
 /// Names beyond twice the capacity are looked through, but not below this many.

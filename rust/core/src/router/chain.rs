@@ -48,7 +48,10 @@ impl Nodes {
         } else {
             return Chain { above: Above::Missing, kept: None };
         };
-        Chain { above: Above::Tip(Tip { row, queued: true, ahead: false }), kept: kept.then_some(row) }
+        Chain {
+            above: Above::Tip(Tip { row, queued: true, ahead: false }),
+            kept: kept.then_some(row),
+        }
     }
 
     /// A worker holds the next blocks. Returns how many of `keys` have a place: all of them, unless the

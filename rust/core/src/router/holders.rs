@@ -145,10 +145,11 @@ impl Crowds {
         }
     }
 
-    /// A tier less of a worker: whether it held the block there, and whether it did and now holds it
-    /// nowhere any more.
+    /// A worker no longer holds the block in `tier`. Returns whether it did hold it there, and whether it
+    /// now holds it in no tier.
     pub fn remove(&mut self, held: &mut BlockHolders, worker: u32, tier: TierId) -> (bool, bool) {
-        let Some(before) = self.tiers_of(*held, worker).filter(|tiers| tiers & 1 << tier != 0) else {
+        let Some(before) = self.tiers_of(*held, worker).filter(|tiers| tiers & 1 << tier != 0)
+        else {
             return (false, false);
         };
         self.change(held, Change::Remove(worker, tier));

@@ -315,7 +315,8 @@ impl Nodes {
         next
     }
 
-    /// Ticks begin again in the middle; what was used in the first half of them was used at once.
+    /// Subtracts 2^31 from every tick, so that the counter does not overflow. Blocks last used in the
+    /// first half of the ticks count as equally old.
     fn renumber(&mut self) {
         const HALF: u32 = 1 << 31;
         *self.now.get_mut() -= HALF;
@@ -387,7 +388,8 @@ impl Nodes {
                 return Err(format!("row {at}: {counted} blocks are linked to it, not {says}"));
             }
         }
-        if let Some(wrong) = self.crowds.counted().find(|(held, n)| crowds.get(&held.word()) != Some(n))
+        if let Some(wrong) =
+            self.crowds.counted().find(|(held, n)| crowds.get(&held.word()) != Some(n))
         {
             return Err(format!("{wrong:?}: a crowd counts other blocks than it has"));
         }

@@ -3,7 +3,8 @@
 use super::{Sequence, check_filled};
 use crate::error::{Error, Result};
 
-/// A sequence in the step at hand: what the lists read so far leave of it, and which name it.
+/// A sequence while a step is checked: its lengths after the lists that were read so far, and which lists
+/// name it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mark {
     /// The number of the step that says it; an older one says nothing any more.

@@ -134,7 +134,8 @@ impl Sequences {
         }
     }
 
-    /// The same of those in `scope`, whose KV is to be forgotten. Which they are.
+    /// Marks the live sequences in `scope`, whose KV is to be forgotten: they publish no more blocks, and
+    /// are not current any more. Returns their handles.
     pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
         let mut disowned = Vec::new();
         for SequenceSlot { handle, sequence, .. } in &mut self.slots {

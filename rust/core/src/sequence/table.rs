@@ -10,8 +10,8 @@ use crate::pool::{BlockId, NIL};
 pub type Tables = SmallVec<[BlockTable; 1]>;
 
 /// The blocks of a sequence, in order; entries that left a window are `NIL`. Reads as a slice.
-// The last entry is kept beside the others, too: a decode step needs no other, and would wait for
-// the memory that the table ends in.
+// The last entry is also kept in the struct. A decode step needs only that entry, and reading it from the
+// end of the vector would be a cache miss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockTable {
     blocks: Vec<BlockId>,

@@ -49,7 +49,8 @@ impl Grain {
         self.block_size.saturating_mul(self.stride)
     }
 
-    /// Blocks of a shadow for this many slots: as many as the engine has, where it samples to the nearest.
+    /// Blocks of a shadow for this many slots: the engine's blocks divided by the stride, rounded to the
+    /// nearest.
     fn rows(self, slots: u32) -> u32 {
         (slots.div_ceil(self.block_size) + self.stride / 2) / self.stride
     }

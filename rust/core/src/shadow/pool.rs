@@ -1,4 +1,5 @@
-//! The blocks of one shadow. What holds nothing findable has no id here: it is only counted.
+//! The blocks of one shadow. Only findable blocks have an id. Blocks in use that are not findable are only
+//! counted.
 
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Key};
@@ -106,7 +107,7 @@ impl ShadowPool {
         while at < keys.len() && held.pending > 0 {
             let copy = if self.chained { self.find(&keys[at..]) } else { Vec::new() };
             if copy.is_empty() {
-                // The next that is there already ends what is new.
+                // New blocks end at the first key that is findable already.
                 let is_new = |&&key: &&Key| !self.chained || self.find(&[key]).is_empty();
                 let fresh = keys[at..].iter().take_while(is_new).count();
                 let new = fresh.min(held.pending as usize);

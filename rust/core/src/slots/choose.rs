@@ -6,7 +6,7 @@ use super::Slots;
 use crate::error::{Error, Result};
 use crate::hash::Key;
 
-/// The way a prompt goes.
+/// The slot that a prompt gets, and the slot that has its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotChoice {
     /// Its slot.
@@ -18,8 +18,9 @@ pub(super) struct SlotChoice {
 }
 
 impl Slots {
-    /// In place where nothing is lost by it; else into the lowest empty slot, or the one that the policy
-    /// gives up.
+    /// Chooses the slot for a prompt. If an idle slot holds nothing beyond the prompt's longest cached
+    /// prefix, the prompt goes on in it. Otherwise it gets the lowest empty slot, or else the policy's
+    /// victim.
     ///
     /// # Errors
     /// [`Error::NoSlot`], [`Error::NeedVictims`].

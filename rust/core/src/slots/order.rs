@@ -6,7 +6,7 @@ use super::Slot;
 use crate::hash::Key;
 use crate::pool::NIL;
 
-/// A findable slot's place: in a chain in order, and in a binary tree over it, a treap.
+/// A findable slot's links: in a list in the order of tokens, and in a treap (a binary tree) over it.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     before: u32,

@@ -21,7 +21,7 @@ struct Ghost {
     when: u64,
 }
 
-/// Of keys that differ in one word alone, no two have the same.
+/// A 64-bit fingerprint of a key. Two keys that differ in only one of their two words never share it.
 fn print(key: Key) -> u64 {
     let upper = (key.0 >> 64) as u64;
     upper.wrapping_add((key.0 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -62,7 +62,7 @@ impl RecentKeys {
     }
 }
 
-/// Tokens that say where a prompt was seen: its first ones.
+/// The number of leading tokens by which a prompt is recognised.
 const HEAD: usize = 64;
 /// Prompts remembered, 16 bytes each.
 const PROMPTS: usize = 1 << 12;

@@ -6,7 +6,8 @@ use crate::options::MAX_GROUPS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum MissReason {
-    /// What is left is less than the least that can be reused: a block, or what all groups share.
+    /// Fewer tokens are left than the smallest unit that can be reused: a block, or the unit that all
+    /// groups share.
     #[default]
     BelowUnit = 0,
     /// All was found but the block with the last token, which is always computed (rule 5).

@@ -215,7 +215,8 @@ impl Store {
         Ok(())
     }
 
-    /// A block for `seq`: a free one, else the next victim's. With `next_use`, the policy may refuse.
+    /// Gives `seq` a block: a free one, or else the next victim, which is evicted. `None` if no block may
+    /// be evicted. `None` also if `next_use` is given and the policy prefers to keep the victim.
     #[inline]
     pub(crate) fn obtain(
         &mut self,

@@ -1,4 +1,4 @@
-//! Entries of the ordered log. Each is a branch and no more where the log is off.
+//! Entries of the ordered log. While the log is off, each call costs one branch.
 
 use super::Store;
 use crate::events::{Event, Kind, LogBatch};

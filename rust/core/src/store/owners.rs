@@ -7,7 +7,7 @@ use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
 
 impl Store {
-    /// `block` has an owner more. Whether it had none.
+    /// Gives `block` one more owner. Returns whether it had none before.
     #[inline]
     pub(crate) fn acquire(&mut self, block: BlockId) -> bool {
         let first = self.pool.share(block);

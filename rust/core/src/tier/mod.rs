@@ -56,7 +56,8 @@ impl<'a> RequestInfo<'a> {
     }
 }
 
-/// Blocks without parents under one policy.
+/// The blocks of one tier under one policy: without parents, or each after its parent
+/// ([`TierPolicy::insert_after`]).
 ///
 /// A block is owned (in transfer, pinned, not ready) from [`TierPolicy::insert`] and
 /// [`TierPolicy::acquire`] on until [`TierPolicy::release`]; only a block without an owner can be a

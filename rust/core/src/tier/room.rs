@@ -93,7 +93,7 @@ impl TierPages {
         Ok(self.see_off(victims))
     }
 
-    /// Has up to `n` of `pages` are evicted, of those that a tier below has.
+    /// Evicts up to `n` of `pages`, of those that the tier below has. Returns them.
     fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
         let (mut victims, mut before) = (Vec::new(), usize::MAX);
         // A parent may be evicted once its children have: another round finds it.

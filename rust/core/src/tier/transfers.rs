@@ -191,7 +191,8 @@ impl TierPages {
         Ok((late, forgotten))
     }
 
-    /// Where a transfer is that has not ended: one that has may still wait for its turn to retire.
+    /// The index of a transfer that has not ended. Ended transfers may still be in the list until they
+    /// retire; they are not found.
     fn position(&self, ticket: u64) -> Result<usize> {
         let found = self.transfers.iter().position(|t| t.ticket == ticket && t.parts > 0);
         found.ok_or(Error::UnknownTicket(ticket))

@@ -9,7 +9,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use crate::hash::Key;
 use crate::sequence::SeqId;
 
-/// So few sequences are noted at the first join.
+/// Up to this many running sequences, the first join notes the blocks of all of them.
 const FEW: usize = 16;
 /// Searches through all sequences that cost about as much as noting all their blocks.
 const SEARCHES: usize = 64;
@@ -44,9 +44,9 @@ impl Computations {
         self.on
     }
 
-    /// A join is asked for beside `count` sequences. True if all that run are to be noted from now on: once the
-    /// searches without notes have cost as much, for a single join beside many sequences looks at
-    /// each one's first block, which is far cheaper.
+    /// A join is asked for while `count` sequences run. Returns true if the blocks of all of them are to be
+    /// noted from now on. That is once the searches without notes have cost as much as noting: for a single
+    /// join, comparing the first block of each sequence is far cheaper.
     pub(super) fn expect(&mut self, count: usize) -> bool {
         if self.on {
             return false;

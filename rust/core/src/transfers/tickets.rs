@@ -398,9 +398,9 @@ impl Tickets {
         Ok(SettledTicket { ticket, copies: gone.copies, held: gone.held, sharers })
     }
 
-    /// Of a settled plan, hands each copy whose source another ticket has yet to fill over to that
-    /// ticket: such a page is no better than its source. What a running sequence computes is written
-    /// where it stands: a copy has what was there.
+    /// Moves copies of a settled plan to another ticket if that ticket has yet to fill their source: until
+    /// then, the copied page is not valid either. A source that a running sequence computes does not count,
+    /// because the copy has what was there before.
     pub fn hand_over(&mut self, plan: &mut SettledTicket) {
         let Self { outstanding, pages, .. } = self;
         let SettledTicket { copies, sharers, .. } = plan;

@@ -1,4 +1,4 @@
-//! Lookups: pure, and as long as the compare.
+//! Lookups. They change nothing, and take as long as comparing the tokens takes.
 
 use super::Radix;
 use super::nodes::NodeId;

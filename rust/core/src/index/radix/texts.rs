@@ -8,7 +8,7 @@ pub(super) struct Texts {
     tokens: Vec<u32>,
 }
 
-/// Tokens compared in one stroke where blocks lie side by side.
+/// The most tokens that one comparison covers if the blocks are neighbours in the pool.
 const STROKE: usize = 2048;
 
 impl Texts {

@@ -328,8 +328,8 @@ impl Manager {
         block == NIL
     }
 
-    /// Where a key has several copies, takes those that the last block found follows: otherwise a
-    /// block could be owned while the one it follows is not, which then could not are evicted.
+    /// If a key has several copies, takes the one that the last found block follows. Otherwise a block
+    /// could have an owner while its parent has none, and the parent could not be evicted.
     pub(in crate::manager) fn follow_chain(&self, found: &mut [BlockId]) {
         for i in (1..found.len()).rev() {
             found[i - 1] = self.pool().parent(found[i]);

@@ -162,9 +162,9 @@ impl Manager {
         (spoken_for <= u64::from(self.pool().available())).then_some(found as u32)
     }
 
-    /// The pace of a prompt of `known` tokens that comes in steps of `chunk`. Without a chunk of its
-    /// own, what did not come at once comes as its owner, or the budget of each step, has it: only
-    /// single tokens are sure.
+    /// The pace of a prompt of `known` tokens that grows in steps of `chunk` tokens. If the request has no
+    /// chunk (`u32::MAX`), the caller or each step's budget decides how many tokens come at a time. Only
+    /// steps of one token are then certain.
     pub(super) fn pace_of(&self, known: u32, chunk: u32) -> Pace {
         let chunk = if chunk == u32::MAX { 1 } else { chunk };
         Pace::new(known, chunk, self.unit_of_hits())

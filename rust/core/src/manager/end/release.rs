@@ -1,4 +1,5 @@
-//! Blocks given back: the end of a sequence, a roll-back, a settled copy, a reset.
+//! Sequences end or are cut (`release`, `abort`, `preempt`, `truncate`), and tickets are settled (`done`,
+//! `failed`): their blocks lose owners. What a preempted request keeps is in `crate::request`.
 
 use hashbrown::HashMap;
 

@@ -45,7 +45,8 @@ impl Entry {
         self.low as BlockId
     }
 
-    /// Band and rank but for its last 8 bits. Below 2^127, as a bucket is at most 100.
+    /// Retention priority and rank, without the rank's lowest 8 bits. It is below 2^127, because a
+    /// retention priority is at most 100.
     #[inline]
     fn top(&self) -> i128 {
         (i128::from(self.high) << 64) | i128::from(self.middle)

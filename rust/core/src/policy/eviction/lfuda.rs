@@ -1,5 +1,6 @@
-//! LFU with dynamic ageing: uses plus the age at which the block was last touched, the age being
-//! the rank of the last victim (Arlitt et al., 1999).
+//! LFU with dynamic ageing. A block's rank is its number of uses plus the cache's age when the block was
+//! last used. The cache's age is the rank of the last victim (Arlitt et al., Performance Evaluation
+//! Review 27(4), 2000).
 
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::{BlockAccess, Rank, View, grow};
