@@ -106,6 +106,13 @@ impl Origins {
         }
     }
 
+    /// `copy` stays in the place of `block`, and is used by the sessions of both.
+    pub fn inherit(&mut self, copy: BlockId, block: BlockId) {
+        if let Some(&session) = self.sessions.get(block as usize) {
+            self.used(&[copy], session);
+        }
+    }
+
     /// The same of a prefix, of which no request uses a block without those before it. The blocks before
     /// one that nothing new is learnt of were used by the same session, or by more.
     #[inline]

@@ -52,8 +52,8 @@ MUTANTS = (
         "        self.cut_tables(seq, None)?;\n        self.leave_computation(seq)?;\n",
         "        self.cut_tables(seq, None)?;\n"
         "        self.leave_computation(seq)?;\n"
-        "        while let Some(block) = self.next_victim() {\n"
-        "            self.forget(block, crate::policy::RemovalCause::Invalidated);\n"
+        "        while let Some(block) = self.store.next_victim() {\n"
+        "            self.store.invalidate(block);\n"
         "        }\n",
         "a prefix is found only while somebody runs on it",
         ("IL-B8",),

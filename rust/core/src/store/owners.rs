@@ -144,6 +144,7 @@ impl Store {
         kept.push(block);
         self.release_kept(kept);
         self.inherit(copy, block);
+        self.origins.inherit(copy, block);
         self.invalidate(block);
         if self.acquire(copy) {
             kept.push(copy);

@@ -3,7 +3,7 @@
 use kvframe_core::hash::Space;
 use kvframe_core::retention::{Hint, HintStatus};
 use kvframe_core::sequence::Meta;
-use kvframe_core::{Manager, Options, Request, SeqId};
+use kvframe_core::{Manager, Options, Request, Scope, SeqId};
 
 use crate::common::{SIZE, build, open, request};
 
@@ -52,4 +52,26 @@ fn what_is_said_while_requests_run_is_done_once_they_have_ended() {
     m.release(seq).unwrap();
     assert_eq!(priorities(&m, &[1, 2]), [5, 5]);
     m.check_integrity().unwrap();
+}
+
+/// Two sessions compute the same prompt at once. Of the two copies one stays, whichever way.
+#[test]
+fn a_block_that_two_sessions_computed_at_once_is_no_single_ones() {
+    for (remap_duplicates, forgotten) in [(true, 1), (true, 2), (false, 1), (false, 2)] {
+        let options = Options { blocks: 16, block_size: SIZE, sessions: true, ..Options::default() };
+        let mut m = build(Options { remap_duplicates, ..options }, "lru");
+        let tokens = open(&[1]);
+        let both = [1, 2].map(|session| {
+            let meta = Meta { session, ..Meta::default() };
+            m.allocate(&Request { meta, ..request(&tokens) }).expect("room").seq
+        });
+        for seq in both {
+            m.commit(seq, tokens.len() as u32).expect("granted");
+            m.release(seq).expect("live");
+        }
+        let scope = Scope { session: Some(forgotten), ..Scope::default() };
+        m.clear_scope(scope);
+        assert!(m.lookup(&tokens, Space::default(), &[]).tokens > 0, "session {forgotten}");
+        m.check_integrity().unwrap();
+    }
 }
