@@ -74,6 +74,7 @@ def test_growth_is_judged_by_what_a_work_names() -> None:
     assert over == [False, True, False, True]
 
 
+@pytest.mark.slow  # `make instructions`, which CI runs, counts all works at two sizes
 @pytest.mark.scenario("F1", "F2", "F4", "F5")
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
 def test_joins_orders_and_first_evictions_do_not_grow_with_what_lives() -> None:
