@@ -1,6 +1,6 @@
 //! The router's index beside Dynamo's RadixTree and its concurrent compressed tree, in turn, in process.
 //!
-//! Prints a row a work and a side: work, side, value. Usage: kvframe-perf-dynamo ROUNDS
+//! Prints a row a work and a side: work, side, value. Usage: kvframe-perf-indexers ROUNDS
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-"""``python -m perf.dynamo``: the router's index beside Dynamo's, both in one process and in Rust.
+"""``python -m perf.indexers``: the router's index beside Dynamo's, both in one process and in Rust.
 
 Beside what Dynamo serves with: its RadixTree, and its concurrent compressed tree behind one writer
 thread. `perf.core` measures the same index from Python, beside the class that Dynamo offers there.
@@ -18,7 +18,7 @@ from pathlib import Path
 from perf.results import save
 from perf.table import short, table
 
-CRATE = Path(__file__).parent / "sides" / "dynamo"
+CRATE = Path(__file__).parent / "sides" / "indexers"
 PEER = "dynamo-kv-router 1.6.1"
 THEIRS = ("RadixTree", "compressed")
 
@@ -28,7 +28,7 @@ def measured(rounds: int) -> dict[str, dict[str, float]]:
     subprocess.run(
         ["cargo", "build", "--quiet", "--release"], cwd=CRATE, check=True, env={**os.environ}
     )
-    program = CRATE / "target" / "release" / "kvframe-perf-dynamo"
+    program = CRATE / "target" / "release" / "kvframe-perf-indexers"
     ran = subprocess.run([program, str(rounds)], check=True, stdout=subprocess.PIPE, text=True)
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in ran.stdout.splitlines():
@@ -53,9 +53,9 @@ def ratio(work: str, ours: float, theirs: float | None) -> float | None:
 
 def main() -> int:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(prog="python -m perf.dynamo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.indexers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-dynamo.json")
+    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-indexers.json")
     asked = parser.parse_args()
     found = measured(asked.rounds)
     rows = [
@@ -67,7 +67,7 @@ def main() -> int:
         for work, sides in found.items()
     ]
     if asked.save:
-        print(save("dynamo", [PEER], rows, rounds=asked.rounds), file=sys.stderr)
+        print(save("indexers", [PEER], rows, rounds=asked.rounds), file=sys.stderr)
     columns = ("kvframe", "RadixTree", "RadixTree_ratio", "compressed", "compressed_ratio")
     head = ["work (M blocks/s, bytes, µs)", "kvframe", "RadixTree", "times", "compressed", "times"]
     cells = [[str(row["work"]), *(short(_number(row.get(key))) for key in columns)] for row in rows]
