@@ -98,9 +98,8 @@ fn ours(name: &str, stream: &Stream) {
     said(&format!("{name}: ingest"), "kvframe", stream.blocks() as f64 / took / 1e6);
     let bytes = resident().saturating_sub(before) as f64 / router.len() as f64;
     said(&format!("{name}: bytes a block"), "kvframe", bytes);
-    let prompts: Vec<&[u64]> = (0..ASKED)
-        .map(|at| &stream.events[at * 7_919 % stream.events.len()].1[..])
-        .collect();
+    let prompts: Vec<&[u64]> =
+        (0..ASKED).map(|at| &stream.events[at * 7_919 % stream.events.len()].1[..]).collect();
     let begun = Instant::now();
     let found: usize = prompts.iter().map(|keys| router.match_keys(keys).len()).sum();
     said(&format!("{name}: match"), "kvframe", microseconds(begun));
@@ -153,7 +152,8 @@ fn compressed(name: &str, stream: &Stream) {
     let took = begun.elapsed().as_secs_f64();
     said(&format!("{name}: ingest"), "compressed", stream.blocks() as f64 / took / 1e6);
     let begun = Instant::now();
-    let ask = |query: &Vec<LocalBlockHash>| SyncIndexer::find_matches(&*tree, query, false).scores.len();
+    let ask =
+        |query: &Vec<LocalBlockHash>| SyncIndexer::find_matches(&*tree, query, false).scores.len();
     let found: usize = queries.iter().map(ask).sum();
     said(&format!("{name}: match"), "compressed", microseconds(begun));
     black_box(found);
