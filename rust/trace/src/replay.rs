@@ -246,13 +246,12 @@ impl<'a> PreparedTrace<'a> {
             return &[];
         }
         let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
-        &self.plan.next_use[from..until]
+        &self.plan.next_uses(self.trace)[from..until]
     }
 
     /// Adds the keys of the first `blocks` blocks of request `i`.
     fn keys(&self, i: usize, blocks: usize, keys: &mut Vec<Key>) {
-        let (nodes, all) = (&self.trace.chain(i)[..blocks], &self.plan.keys[..]);
-        keys.extend(nodes.iter().map(|&node| all[node as usize]));
+        self.plan.extend_keys(&self.trace.prefix(i, blocks), keys);
     }
 
     fn serve(

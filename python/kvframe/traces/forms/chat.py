@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kvframe.traces.forms.engines import NO_TIMES
-from kvframe.traces.forms.hashes import SESSION
+from kvframe.traces.forms.hashes import NO_TIMES, SESSION
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
 from kvframe.traces.values import count, first_of, millis, token_blocks
