@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 Chain = tuple[int, ...]
 Cache = frozenset[int]
@@ -28,14 +28,22 @@ def without(cache: Cache, count: int, parents: Sequence[int], pinned: Cache) -> 
 
 
 def most_hits(
-    chains: Sequence[Chain], parents: Sequence[int], capacity: int, *, bypass: bool
+    chains: Sequence[Chain],
+    parents: Sequence[int],
+    capacity: int,
+    *,
+    bypass: bool,
+    worth: Callable[[int], int] = int,
 ) -> int:
-    """Blocks hit at best, one request at a time; with ``bypass`` a block may stay out."""
+    """Blocks hit at best, one request at a time; with ``bypass`` a block may stay out.
+
+    ``worth`` of a number of blocks is what a hit of so many counts.
+    """
     states: dict[Cache, int] = {frozenset(): 0}
     for chain in chains:
         after: dict[Cache, int] = {}
         for cache, hits in states.items():
-            found = hits + hit(cache, chain)
+            found = hits + worth(hit(cache, chain))
             for left in _inserted(cache, chain, parents, capacity, bypass):
                 after[left] = max(after.get(left, 0), found)
         states = after
