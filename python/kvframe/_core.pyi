@@ -1683,7 +1683,7 @@ class TraceProfile:
     def facts(self, /) -> dict:
         """
         Counts: `unique_blocks`, `block_accesses`, `longest` (blocks of the longest prompt),
-        `hit_tokens`, `same_session_tokens`, `without_blocks` (requests), `ages` (tokens by powers of
+        `hit_tokens`, `same_session_tokens`, `without_blocks` and `repeated` (requests), `ages` (tokens by powers of
         two of a millisecond), and `classes` (requests, input tokens and hit tokens, the first of
         requests without a class).
         """

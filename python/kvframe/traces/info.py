@@ -21,6 +21,11 @@ SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 PREFIXES = 5
 """How many shared prefixes are named, by what they save and by how many requests have them."""
 
+REPEATED = (
+    "{repeated:,} of {requests:,} prompts are, as far as blocks tell, ones that came before: such "
+    "traffic measures a cache of answers, and says little of policies"
+)
+
 _EVERY = 2**63
 """A capacity that holds everything."""
 
@@ -99,6 +104,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
         unique_blocks: Distinct ones: the working set.
         longest_prompt: In blocks.
         ceiling_hit_tokens: Tokens that a cache without a limit has.
+        repeated_prompts: Requests whose blocks are those of an earlier request and no others.
         same_session_tokens: Of these, tokens of blocks that the same session used last.
         ages: Seconds, and the share of reused tokens whose block was used within them.
         classes: By class, requests without one under "".
@@ -134,6 +140,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     unique_blocks: int
     longest_prompt: int
     ceiling_hit_tokens: int
+    repeated_prompts: int
     same_session_tokens: int
     ages: Sequence[tuple[float, float]]
     classes: Sequence[Reuse]
@@ -199,6 +206,8 @@ def _info(found: OpenTrace, mode: str, profile: _core.TraceProfile, unit_is_give
     told = [*found.remarks, *remarks(totals, source["ids_repeat"], unit_is_given)]
     if source["unit_in_doubt"] and source["time_unit"] in UNIT:
         told.append(UNIT[source["time_unit"]])
+    if 2 * facts["repeated"] > requests:
+        told.append(REPEATED.format(repeated=facts["repeated"], requests=requests))
     names = ["", *source["classes"]]
     return Info(
         name=found.label,
@@ -219,6 +228,7 @@ def _info(found: OpenTrace, mode: str, profile: _core.TraceProfile, unit_is_give
         unique_blocks=facts["unique_blocks"],
         longest_prompt=facts["longest"],
         ceiling_hit_tokens=facts["hit_tokens"],
+        repeated_prompts=facts["repeated"],
         same_session_tokens=facts["same_session_tokens"],
         ages=_ages(facts["ages"]),
         classes=[

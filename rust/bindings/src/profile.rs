@@ -48,7 +48,7 @@ impl TraceProfile {
     }
 
     /// Counts: `unique_blocks`, `block_accesses`, `longest` (blocks of the longest prompt),
-    /// `hit_tokens`, `same_session_tokens`, `without_blocks` (requests), `ages` (tokens by powers of
+    /// `hit_tokens`, `same_session_tokens`, `without_blocks` and `repeated` (requests), `ages` (tokens by powers of
     /// two of a millisecond), and `classes` (requests, input tokens and hit tokens, the first of
     /// requests without a class).
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -59,6 +59,7 @@ impl TraceProfile {
         dict.set_item("hit_tokens", profile.hit_tokens)?;
         dict.set_item("same_session_tokens", profile.same_session)?;
         dict.set_item("without_blocks", profile.without_blocks)?;
+        dict.set_item("repeated", profile.repeated)?;
         dict.set_item("ages", profile.ages.to_vec())?;
         let counts = |c: &kvframe_trace::ClassCount| (c.requests, c.input_tokens, c.hit_tokens);
         dict.set_item("classes", profile.classes.iter().map(counts).collect::<Vec<_>>())?;

@@ -144,7 +144,7 @@ fn metas(trace: &Trace, priorities: &[i32]) -> Vec<Meta> {
     let meta = |(i, session): (usize, u32)| {
         let named = usize::from(class(i)).checked_sub(1);
         let priority = named.and_then(|at| priorities.get(at)).copied().unwrap_or(0);
-        let meta = Meta { priority, ..Meta::default() };
+        let meta = Meta { priority, class: class(i).into(), ..Meta::default() };
         if session == NO_SESSION {
             return meta;
         }

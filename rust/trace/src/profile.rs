@@ -63,6 +63,8 @@ pub struct Profile {
     pub classes: Vec<ClassCount>,
     /// Requests without a full block, in which nothing can hit.
     pub without_blocks: u64,
+    /// Requests whose blocks are all those of an earlier one, and no others: the same prompt again.
+    pub repeated: u64,
     /// What hit in the later half of the requests, as far as they go.
     late: VecDeque<Reuse>,
     /// How often each node was used; given up where there are too many.
@@ -115,6 +117,7 @@ impl Profile {
             ages: [0; AGES],
             classes: vec![ClassCount::default()],
             without_blocks: 0,
+            repeated: 0,
             late: VecDeque::new(),
             uses: Some(Vec::new()),
         }
@@ -235,12 +238,10 @@ impl Profile {
     fn add(&mut self, trace: &Trace, index: usize, chain: &[u32]) {
         let (request, size) = (&trace.requests[index], trace.block_size);
         self.block_size = size;
-        let full = request.input_tokens / size;
-        let (used, usable) = match self.mode {
-            Mode::Trace => (request.blocks, request.blocks),
-            Mode::Engine | Mode::Timed => {
-                (request.blocks.min(full), request.input_tokens.saturating_sub(1) / size)
-            }
+        let used = trace.blocks(index, self.mode);
+        let usable = match self.mode {
+            Mode::Trace => used,
+            Mode::Engine | Mode::Timed => request.input_tokens.saturating_sub(1) / size,
         };
         self.block_accesses += u64::from(used);
         self.longest = self.longest.max(used);
@@ -257,6 +258,8 @@ impl Profile {
                 self.last[chain[at] as usize] = index as u32;
                 at += 1;
             }
+            let again = start == 0 && at == used as usize;
+            self.repeated += u64::from(again && trace.blocks(user as usize, self.mode) == used);
             let end = at.min(usable as usize).max(start);
             let newer = self.unique - self.below(user);
             let tokens = self.reuse(newer, start..end, request.input_tokens, index);
