@@ -129,6 +129,10 @@ REFUSED = {
     b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n": "Git LFS pointer",
     gzip.compress(lines(*ROWS))[:-9]: "the file is truncated",
     bytes(range(256)) * 4: "binary data of no form that is known",
+    (0x6C63736C6C6D0002).to_bytes(8, "little") + bytes(9_000): "lcsllm of version 2",
+    lines(
+        {"schema": "dynamo.request.trace.v1", "event_type": "request_end", "request": {"a": 1}}
+    ): "no requests: requests without hashes .* are left out",
 }
 
 
@@ -136,6 +140,23 @@ REFUSED = {
 def test_what_it_is_not(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(TraceError, match=REFUSED[data]):
         read_as(tmp_path / "t", data)
+
+
+def test_a_folder_of_objects_over_any_lines(tmp_path: Path) -> None:
+    call = {"t": 0.0, "in": 130, "out": 5, "hash_ids": [1, 2]}
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name, indent in (("a", None), ("b", 1)):
+        session = {"id": name, "block_size": 64, "requests": [call]}
+        (folder / f"{name}.json").write_text(json.dumps(session, indent=indent))
+    assert facts(read(str(folder), ReadOptions()))[:3] == ("weka", 64, [130, 130])
+
+
+def test_a_conversation_without_messages_is_passed_over(tmp_path: Path, tokenizer: Path) -> None:
+    talks = [{"id": "a", "conversations": []},
+             {"id": "b", "conversations": [{"from": "human", "value": "hi " * 20}]}]  # fmt: skip
+    found = read_as(tmp_path / "t", lines(*talks), tokenizer=str(tokenizer))
+    assert (found.form, found.trace.requests) == ("chat", 1)
 
 
 def test_seconds_since_1970_are_no_milliseconds(tmp_path: Path) -> None:

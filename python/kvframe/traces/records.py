@@ -44,6 +44,8 @@ def encoding_of(stream: Stream) -> Encoding:
     if _LIST.match(text):
         return "json"
     if text.startswith(b"{"):
+        if stream.is_many:  # each may be over as many lines as it likes
+            return "json"
         return "jsonl" if _is_object(_first_line(stream)) else "json"
     line = text.partition(b"\n")[0]
     return "csv" if _is_csv(line) else "text"

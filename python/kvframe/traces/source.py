@@ -15,7 +15,7 @@ from kvframe.spelling import did_you_mean
 from kvframe.traces.blocks import DEFAULT, block_size_of
 from kvframe.traces.feed import Feed, rows_of
 from kvframe.traces.forms.hashes import Mooncake
-from kvframe.traces.forms.objects import FLAT, Whole
+from kvframe.traces.forms.objects import FLAT, LCSLLM, Whole
 from kvframe.traces.reader import Given, Head, Row, TraceReader
 from kvframe.traces.recognise import head_of, reader_for
 from kvframe.traces.records import records
@@ -127,6 +127,8 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
         options.sort,
         _raw=raw,
     )
+    if isinstance(reader, LCSLLM):
+        reader.check(head)
     if isinstance(reader, Whole):
         found.file = io.BytesIO(reader.convert(stream.read(), given))
         found.time_unit = None
