@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from perf.large import measure, write
 
 MEGABYTES = 300
