@@ -1626,11 +1626,13 @@ class Trace:
         block_size: SupportsIndex | None = None,
         time_unit: str | None = None,
         form: str | None = None,
+        *,
+        sort: bool = False,
     ) -> Trace:
         """
         The same from `stream`, an object with `read(size)` that answers bytes, to its end. `form` is
-        "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. What
-        `stream.read` raises is raised here.
+        "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. `sort`
+        puts the requests in order of time. What `stream.read` raises is raised here.
         """
     def request(self, /, index: SupportsIndex) -> tuple[int, int, int, int | None, list[int]]:
         """
@@ -1674,16 +1676,24 @@ class TraceProfile:
         """
         The smallest capacity, in blocks, with which lru hits this share of what can hit at all.
         """
+    def column(self, /, name: str) -> Any | None:
+        """
+        One of the columns of `Trace.columns`; None after `of`.
+        """
     def facts(self, /) -> dict:
         """
         Counts: `unique_blocks`, `block_accesses`, `longest` (blocks of the longest prompt),
-        `hit_tokens`, `same_session_tokens`, `without_blocks` (requests), `ages` (tokens by powers of
+        `hit_tokens`, `same_session_tokens`, `without_blocks` and `repeated` (requests), `ages` (tokens by powers of
         two of a millisecond), and `classes` (requests, input tokens and hit tokens, the first of
         requests without a class).
         """
     def lru_hits(self, /, capacities: SupportsGetItem[int, SupportsIndex]) -> list[int]:
         """
         Prompt tokens that lru hits with each of these capacities, in blocks.
+        """
+    def lru_hits_last_half(self, /, capacities: SupportsGetItem[int, SupportsIndex]) -> list[int]:
+        """
+        The same of the later half of the requests.
         """
     @staticmethod
     def of(trace: Trace, mode: str) -> TraceProfile:
@@ -1698,14 +1708,21 @@ class TraceProfile:
         block_size: SupportsIndex | None = None,
         time_unit: str | None = None,
         form: str | None = None,
+        *,
+        sort: bool = False,
     ) -> TraceProfile:
         """
         Of a stream as `Trace.read` takes it, without keeping its requests' blocks.
         """
+    def shared_prefixes(self, /, n: SupportsIndex) -> list[list[tuple[int, int]]] | None:
+        """
+        After `read`: at most `n` shared prefixes that save most, and `n` that most requests have, each as tokens and
+        requests; None where there are too many blocks to tell.
+        """
     def source(self, /) -> dict:
         """
         What `read` found in the file: `block_size`, `time_unit`, `unit_in_doubt`, `ids_repeat`,
-        `classes`, `bytes` and `seconds`, and the columns of `Trace.columns`. Empty after `of`.
+        `classes`, `bytes` and `seconds`. Empty after `of`.
         """
 
 def after_fork_in_child() -> None:
@@ -1798,6 +1815,8 @@ def rewrite_rows(
     block_size: SupportsIndex | None = None,
     time_unit: str | None = None,
     form: str | None = None,
+    *,
+    sort: bool = False,
 ) -> int:
     """
     Reads a stream as `Trace.read` does and writes its requests to `out` as JSONL rows, one by one;

@@ -1,8 +1,8 @@
-"""The most that can hit, by trying every victim: for instances of a few blocks."""
+"""What other rules hit: the best of all choices on a few blocks, and ARC as it was printed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 Chain = tuple[int, ...]
 Cache = frozenset[int]
@@ -28,14 +28,22 @@ def without(cache: Cache, count: int, parents: Sequence[int], pinned: Cache) -> 
 
 
 def most_hits(
-    chains: Sequence[Chain], parents: Sequence[int], capacity: int, *, bypass: bool
+    chains: Sequence[Chain],
+    parents: Sequence[int],
+    capacity: int,
+    *,
+    bypass: bool,
+    worth: Callable[[int], int] = int,
 ) -> int:
-    """Blocks hit at best, one request at a time; with ``bypass`` a block may stay out."""
+    """Blocks hit at best, one request at a time; with ``bypass`` a block may stay out.
+
+    ``worth`` of a number of blocks is what a hit of so many counts.
+    """
     states: dict[Cache, int] = {frozenset(): 0}
     for chain in chains:
         after: dict[Cache, int] = {}
         for cache, hits in states.items():
-            found = hits + hit(cache, chain)
+            found = hits + worth(hit(cache, chain))
             for left in _inserted(cache, chain, parents, capacity, bypass):
                 after[left] = max(after.get(left, 0), found)
         states = after
@@ -88,3 +96,44 @@ def most_hits_pinned(
                 after[full] = max(after.get(full, 0), hits + found)
         states = after
     return max(states.values())
+
+
+def arc_hits(stream: Sequence[int], capacity: int) -> int:
+    """ARC of single blocks, as Megiddo and Modha print it (FAST 2003, figure 4)."""
+    t1: list[int] = []
+    t2: list[int] = []
+    b1: list[int] = []
+    b2: list[int] = []
+    target, hits = 0.0, 0
+
+    def replace(from_b2: bool) -> None:
+        if t1 and (len(t1) > target or (from_b2 and len(t1) == target)):
+            b1.append(t1.pop(0))
+        else:
+            b2.append(t2.pop(0))
+
+    for block in stream:
+        if block in t1 or block in t2:
+            hits += 1
+            (t1 if block in t1 else t2).remove(block)
+            t2.append(block)
+        elif block in b1 or block in b2:
+            is_b2 = block in b2
+            step = max(len(b1) / len(b2) if is_b2 else len(b2) / len(b1), 1)
+            target = max(target - step, 0) if is_b2 else min(target + step, capacity)
+            replace(is_b2)
+            (b2 if is_b2 else b1).remove(block)
+            t2.append(block)
+        else:
+            if len(t1) + len(b1) == capacity:
+                if len(t1) < capacity:
+                    b1.pop(0)
+                    replace(False)
+                else:
+                    t1.pop(0)
+            elif len(t1) + len(t2) + len(b1) + len(b2) >= capacity:
+                if len(t1) + len(t2) + len(b1) + len(b2) == 2 * capacity:
+                    b2.pop(0)
+                replace(False)
+            t1.append(block)
+    return hits

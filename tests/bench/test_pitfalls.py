@@ -6,6 +6,7 @@ can get wrong, or a policy, is tested where that is.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,16 +15,22 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from kvframe import _core
+from kvframe import KVCacheManager, Request, _core
 from kvframe.bench import render
 from kvframe.bench.cells import Cell
 from kvframe.bench.job import Job
 from kvframe.bench.remarks import remarks
 from kvframe.bench.report import NOTES
 from kvframe.bench.run import Outcome
+from kvframe.cli import main
+from kvframe.config import CacheConfig, Config, EvictionConfig
+from kvframe.traces.info import info
+from kvframe.traces.source import ReadOptions
 
 from .conftest import Command
+from .exact import arc_hits
 from .made import BLOCK, lines, ran, text, write
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "pitfalls.md"
@@ -137,6 +144,23 @@ def test_11_lfu_counts_uses() -> None:
     assert hits["lru"]["request_hit_tokens"][-1] == 0
 
 
+def test_12_owners_are_no_uses() -> None:
+    """Four owners of one allocation are one use; three allocations in turn are three."""
+    cache = CacheConfig(capacity=3, block_size=1)
+    kv = KVCacheManager(Config(cache=cache, eviction=EvictionConfig(policy="lfu")))
+
+    def served(token: int, forks: int = 0) -> int:
+        grant = kv.allocate(Request(np.array([token, token], np.uint32)))
+        kv.commit(grant.seq, 1)
+        for seq in [*kv.fork(grant.seq, forks), grant.seq] if forks else [grant.seq]:
+            kv.release(seq)
+        return int(grant.cached_tokens)
+
+    for token, forks in ((1, 3), (2, 0), (2, 0), (2, 0), (3, 0)):
+        served(token, forks)
+    assert (served(2), served(1)) == (1, 0)
+
+
 def test_14_a_rate_is_not_alone(made: str) -> None:
     """Mean, median and 99th percentile of the first token; replicates widen the interval."""
     asked = {"traces": made, "policies": "lru,fifo", "capacities": "60", "modes": "timed"}
@@ -147,6 +171,14 @@ def test_14_a_rate_is_not_alone(made: str) -> None:
     assert cell.metrics["compute_saved_position"] is not None
     (verdict,) = job.verdicts(outcome).values()
     assert "3 arrival seeds" in verdict.doubt
+
+
+def test_15_ghosts_follow_the_capacity() -> None:
+    """arc, whose memory of what is gone is as long as the cache, in caches of a few blocks."""
+    chains = [[1], [2], [1], [3], [4], [5], [1], [2], [6], [1], [7], [2], [1]] * 9
+    for capacity in (1, 2, 3):
+        got = replay(rows(chains), "arc", capacity, "trace")
+        assert got["hit_tokens"] == BLOCK * arc_hits([chain[0] for chain in chains], capacity)
 
 
 def test_16_and_17_no_more_is_hit_than_there_is() -> None:
@@ -245,6 +277,23 @@ def test_27_the_distance_to_the_optimum_is_told(made: str) -> None:
     )
 
 
+def test_28_one_prompt_again_and_again_is_told(tmp_path: Path) -> None:
+    for chains, told in (([[1, 2, 3]] * 9, True), ([[1, at] for at in range(9)], False)):
+        (tmp_path / "t").write_bytes(rows(chains))
+        remarks = info(str(tmp_path / "t"), ReadOptions()).remarks
+        assert any("8 of 9 prompts" in remark for remark in remarks) == told
+
+
+def test_29_made_prefixes_are_no_traffic(tmp_path: Path, bench: Command) -> None:
+    made = tmp_path / "made.jsonl"
+    lengths = tmp_path / "lengths.csv"
+    lengths.write_text("timestamp,prompt_tokens,completion_tokens\n0,900,5\n1,900,5\n")
+    invoked = CliRunner().invoke(main, ["trace", "synth", str(lengths), "-o", str(made)])
+    assert invoked.exit_code == 0, invoked.output
+    done = bench("run", "--trace", made, "--policy", "lru", "--capacity", "50")
+    assert "not recorded: prefixes made up" in done.stderr
+
+
 def test_30_it_says_when_lru_wins() -> None:
     from .test_verdict import judged
     from .test_verdict import rows as hits
@@ -305,6 +354,27 @@ def test_a5_block_size_is_told_and_can_be_tried(made: str) -> None:
     ]
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > rates[-1]
+
+
+def test_a6_packed_files_and_integer_sessions_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "made.jsonl.gz"
+    path.write_bytes(gzip.compress(text(lines(np.random.default_rng(3), 30))))
+    _, outcome = ran(traces=str(path), policies="lru", capacities="20")
+    source = next(iter(outcome.cells)).source
+    assert (source.facts.session >= 0).any()
+
+
+def test_a7_facts_that_are_there_are_not_missed(tmp_path: Path) -> None:
+    """A trace with types has classes: workload goes by them."""
+    chains = [[1], [2], [3], [1], [4], [2], [5]] * 6
+    typed = [json.loads(line) | {"type": "chat" if at % 2 else "file"}
+             for at, line in enumerate(rows(chains).splitlines())]  # fmt: skip
+    (tmp_path / "t").write_bytes(text(typed))
+    (tmp_path / "u").write_bytes(rows(chains))
+    for name, told in (("t", False), ("u", True)):
+        _, outcome = ran(traces=str(tmp_path / name), policies="workload", capacities="3")
+        said = " ".join(remarks(outcome.cells, outcome.requests))
+        assert ("The trace has no classes of requests" in said) == told
 
 
 def test_33_weightings_are_named_apart(made: str) -> None:

@@ -66,6 +66,7 @@ def test_a_sweep_is_the_options_of_run(
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "10 cells; " in done.stderr  # lru, two of slru, opt and infinite; twice
+    assert "opt and its like keep 4 bytes a block access: 0 MB" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ BUILTIN = [
     "next-use",
     "opt",
     "opt-forced",
+    "belady-compute",
     "infinite",
 ]
 
@@ -102,7 +103,7 @@ def test_built_in_policies_come_through_the_same_door() -> None:
 def test_only_replay_runs_what_needs_the_future() -> None:
     registry = Registry()
     replay_only = [name for name in BUILTIN if registry.eviction(name).descriptor.replay_only]
-    assert replay_only == ["opt", "opt-forced", "infinite"]
+    assert replay_only == ["opt", "opt-forced", "belady-compute", "infinite"]
 
 
 def test_only_the_named_plugin_is_imported(install: Install) -> None:

@@ -61,6 +61,7 @@ LEAST, MOST = 1, 2**32 - 1
         ("ttl", {"session_ticks": 0, "one_shot_ticks": MOST}),
         ("slru-decay", {"protected_uses": 1, "debounce_ticks": MOST, "decay_ticks": 7}),
         ("marconi", {"alpha_percent": MOST, "attention_blocks": LEAST}),
+        ("belady-compute", {"attention_blocks": LEAST}),
     ],
 )
 def test_options_at_their_limits_mean_what_they_say(policy: str, options: dict[str, int]) -> None:

@@ -19,7 +19,7 @@ from .planted import Lru, Names, cases, policy
 pytestmark = pytest.mark.scenario("S22")
 
 LISTED = [row for row in Registry().list() if row.kind == "eviction"]
-REPLAY_ONLY = {"opt", "opt-forced", "infinite"}
+REPLAY_ONLY = {"opt", "opt-forced", "belady-compute", "infinite"}
 BUSY_US = 2000.0
 """Several suites may share the machine; the budget itself is held by test_cost alone."""
 

@@ -39,8 +39,10 @@ def test_negative_and_64_bit_ids(made: Any) -> None:
     assert made(row(0, 512, [2**64 - 1]), row(1, 512, [0])).trace.requests == 2
     with pytest.raises(TraceError, match=r"t:2: .*negative in some rows and 2\^63 or more"):
         made(row(0, 512, [-1]), row(1, 512, [2**64 - 1]))
-    with pytest.raises(TraceError, match=r"t:1: hash_ids\[0\] = .*-9223372036854775808 and"):
-        made(row(0, 512, [2**64]))
+    assert made(row(0, 512, [2**64]), row(1, 512, [2**64])).trace.request(1)[4] == [0]
+    many = [row(at, 512, [at]) for at in range(100)]  # the core reads them; it sees the last
+    with pytest.raises(TraceError, match=r"t:101: hash_ids\[0\] = .*-9223372036854775808 and"):
+        made(*many, row(100, 512, [2**64]))
 
 
 def test_ids_that_are_texts(made: Any) -> None:

@@ -103,7 +103,7 @@ def test_parquet_has_the_same_rows(tmp_path: Path) -> None:
         (b"a,b\n1,2\n", "seems to be CSV with 'a', 'b', which no reader knows"),
         (b'{"a": 1}\n', "seems to be JSON lines with 'a', which no reader knows"),
         (b'[{"a": 1}]', "seems to be JSON with 'a', which no reader knows"),
-        (b"[1, 2]", "seems to be JSON without objects"),
+        (b"[1, 2]", "no requests: JSON without objects"),
         (b"pcl\0" + bytes(60), None),
         (b"lcp1" + bytes(60), "libCacheSim's lcp: its layout is not published"),
         (

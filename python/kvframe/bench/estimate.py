@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvframe.bench.cells import Plan
+from kvframe.bench.policies import BOUND
 from kvframe.bench.results import ResultStore
 
 NANOSECONDS = {"builtin": 800, "native": 1_500, "batched": 20_000}
 """Of a block access by the way a policy is written, where no kept cell says better."""
+
+
+FUTURE_BYTES = 4
+"""Of a block access: the index of the request that uses the block next."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Estimate:
         block_accesses: Of the others.
         seconds: That the others take, as far as that can be said.
         jobs: Replays side by side.
+        future_bytes: What policies that know the future keep of it.
     """
 
     cells: int
@@ -29,13 +35,15 @@ class Estimate:
     block_accesses: int
     seconds: float
     jobs: int
+    future_bytes: int = 0
 
     def __str__(self) -> str:
         kept = f", of which {self.kept} are kept already" if self.kept else ""
         jobs = "one at a time" if self.jobs == 1 else f"{self.jobs} at a time"
+        future = f"; {told_future(self.future_bytes)}" if self.future_bytes else ""
         return (
             f"{self.cells} cells{kept}; {self.block_accesses / 1e6:,.1f} M block accesses to "
-            f"replay, about {self.seconds:,.0f} s, {jobs}"
+            f"replay, about {self.seconds:,.0f} s, {jobs}{future}"
         )
 
 
@@ -58,4 +66,20 @@ def estimate(plans: Sequence[Plan], store: ResultStore | None, jobs: int) -> Est
         default = NANOSECONDS[plan.policy.loaded.descriptor.way] / 1e9
         seconds += own * (sum(speeds) / len(speeds) if speeds else default)
         accesses += own
-    return Estimate(len(plans), len(kept), accesses, seconds / jobs, jobs)
+    return Estimate(len(plans), len(kept), accesses, seconds / jobs, jobs, future_bytes(todo))
+
+
+def future_bytes(plans: Sequence[Plan]) -> int:
+    """Bytes of next uses: `FUTURE_BYTES` a block access, once for each trace and mode."""
+    told = {
+        (plan.source.sha256, plan.source.block_factor, plan.mode): plan
+        for plan in plans
+        if plan.policy.replay_only and plan.policy.name != BOUND
+    }
+    accesses = (plan.source.trace.prepare(plan.mode)["block_accesses"] for plan in told.values())
+    return FUTURE_BYTES * int(sum(accesses))
+
+
+def told_future(size: int) -> str:
+    """A sentence on them."""
+    return f"opt and its like keep {FUTURE_BYTES} bytes a block access: {size / 1e6:,.0f} MB"

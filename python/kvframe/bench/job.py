@@ -19,7 +19,7 @@ from kvframe.bench import (
 from kvframe.bench.arrivals import coarsened
 from kvframe.bench.build import build_name
 from kvframe.bench.cells import Cell
-from kvframe.bench.estimate import Estimate, estimate
+from kvframe.bench.estimate import Estimate, estimate, future_bytes, told_future
 from kvframe.bench.executors import executor
 from kvframe.bench.locate import choose_all
 from kvframe.bench.misses import with_misses
@@ -34,6 +34,9 @@ from kvframe.bench.traces import ReadOptions, read
 from kvframe.bench.verdict import Verdict, judge, with_gap_closed
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
+
+_MUCH = 10**9
+"""Bytes of which a run says beforehand that it will take them."""
 
 # Forms for people: they show lru, opt and infinite whether or not these were asked for.
 _FOR_PEOPLE = ("table", "md")
@@ -141,6 +144,8 @@ class Job:
         )
         if request.shard is not None:
             self.plans = of_shard(self.plans, *request.shard)
+        if (future := future_bytes(self.plans)) > _MUCH:
+            self.doubts.append(told_future(future))
 
     def run(self, command: Sequence[str]) -> Outcome:
         """Run the cells and keep them in the result directory, if one was named.

@@ -53,9 +53,11 @@ def _tried(rows: Rows) -> list[str]:
 
 
 def _lacks(name: str, rows: Rows) -> bool:
-    if name != "session":
-        return True
-    return all((plan.source.facts.session < 0).all() for plan in rows)
+    if name == "session":
+        return all((plan.source.facts.session < 0).all() for plan in rows)
+    if name == "workload":
+        return not any(plan.source.trace.classes for plan in rows)
+    return True
 
 
 def _pairs(rows: Mapping[Plan, Cell], outcomes: Outcomes) -> dict[tuple[str, str], int]:

@@ -9,7 +9,7 @@ from kvframe import _core
 from kvframe.bench.outcomes import RequestFacts
 from kvframe.errors import TraceError
 from kvframe.traces.forms.objects import Whole
-from kvframe.traces.remarks import UNIT, remarks
+from kvframe.traces.remarks import UNIT, RequestTotals, remarks
 from kvframe.traces.source import TICKS, ReadOptions, open_trace, shipped
 from kvframe.traces.streams import opened
 
@@ -69,14 +69,24 @@ def read(name: str, options: ReadOptions) -> Source:
     """
     with open_trace(name, options) as found:
         trace = _core.Trace.read(
-            found.file, found.label, found.block_size, found.time_unit, found.core_form
+            found.file,
+            found.label,
+            found.block_size,
+            found.time_unit,
+            found.core_form,
+            sort=found.sort,
         )
         sha256 = found.sha256()
     unit, doubt = trace.time_unit, UNIT.get(trace.time_unit, "") if trace.unit_in_doubt else ""
     if found.reader.name == "kvframe-log":
         unit, doubt = options.time_unit or "tick", "" if options.time_unit else TICKS
     given = options.time_unit is not None or isinstance(found.reader, Whole)
-    told = remarks(trace.columns(), trace.block_size, trace.ids_repeat, given)
+    columns = trace.columns()
+    times = columns["timestamp_ms"]
+    totals = RequestTotals.of(
+        columns["input_tokens"], (int(times[0]), int(times[-1])), trace.block_size
+    )
+    told = remarks(totals, trace.ids_repeat, given)
     return Source(
         found.label, sha256, trace, unit, doubt, found.reader.name,
         (*found.remarks, *told),

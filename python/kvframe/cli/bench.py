@@ -21,6 +21,7 @@ from kvframe.bench.report import unfinished
 from kvframe.bench.shards import parse as parse_shard
 from kvframe.bench.sweep import read as read_sweep
 from kvframe.cli import INTERRUPTED, NearestGroup
+from kvframe.cli.answer import answer_command
 from kvframe.cli.compare import compare
 from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
@@ -301,6 +302,7 @@ def check(
     context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
 
+bench.add_command(answer_command)
 bench.add_command(reuse)
 bench.add_command(compare)
 bench.add_command(curve)

@@ -23,6 +23,8 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
     yield ""
     yield f"A cache without a limit hits {info.ceiling:.4f} of the prompt tokens ({_what(info)})."
     if info.ceiling_hit_tokens:
+        late = info.ceiling_hit_tokens_last_half / max(info.input_tokens_last_half, 1)
+        yield f"In the last half of the requests, {late:.4f}."
         own = info.same_session_tokens / info.ceiling_hit_tokens
         if info.sessions:
             yield f"Of that, {own:.0%} was used last by the same session."
@@ -37,6 +39,8 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
             f"Policies stop to matter at {room(info.enough_blocks)}: there lru has {ENOUGH:.0%} of "
             f"what can hit; all of it from {room(info.all_blocks)} on."
         )
+        yield ""
+        yield from _prefixes(info)
     if len(info.classes) > 1 or (info.classes and info.classes[0].name):
         yield ""
         yield from aligned(_classes(info))
@@ -64,32 +68,34 @@ def _what(info: Info) -> str:
 
 
 def _totals(info: Info, room: _Room) -> Table:
-    table = Table("", ["", "total", "mean", "p50", "p95", "p99", "most"])
-    span = _time(info.span_seconds)
-    table.rows.append(["requests", f"{info.requests:,}", f"in {span}", "", "", "", ""])
+    table = Table("", ["", "total", "mean", "p50", "p90", "p95", "p99", "most"])
+    a_second = f"{info.requests / info.span_seconds:.3g}/s" if info.span_seconds else ""
+    span = [f"in {_time(info.span_seconds)}", a_second]
+    rest = [""] * 4
+    table.rows.append(["requests", f"{info.requests:,}", *span, *rest])
     prompt, answer = info.input_length, info.output_length
     table.rows.append(["prompt tokens", f"{info.input_tokens:,}", *_spread(prompt)])
     table.rows.append(["answer tokens", f"{info.output_tokens:,}", *_spread(answer)])
     if info.per_session is not None and info.top_sessions is not None:
         top = f"{info.top_sessions:.0%}"
-        table.rows.append(["sessions", f"{info.sessions:,}", "", "", "", "", ""])
+        table.rows.append(["sessions", f"{info.sessions:,}", "", "", *rest])
         table.rows.append(["  requests each", f"{info.in_sessions:,}", *_spread(info.per_session)])
-        table.rows.append(["  tokens of the largest tenth", top, "", "", "", "", ""])
-    table.rows.append(["block accesses", f"{info.block_accesses:,}", "", "", "", "", ""])
+        table.rows.append(["  tokens of the largest tenth", top, "", "", *rest])
+    table.rows.append(["block accesses", f"{info.block_accesses:,}", "", "", *rest])
     size = room.gib(info.unique_blocks)
-    working = ["working set, blocks", f"{info.unique_blocks:,}", size, "", "", "", ""]
+    working = ["working set, blocks", f"{info.unique_blocks:,}", size, "", *rest]
     table.rows.append(working)
     return table
 
 
 def _spread(values: Spread) -> list[str]:
-    return [
-        f"{value:,.0f}" for value in (values.mean, values.p50, values.p95, values.p99, values.most)
-    ]
+    shown = (values.mean, values.p50, values.p90, values.p95, values.p99, values.most)
+    return [f"{value:,.0f}" for value in shown]
 
 
 def _curve(info: Info, room: _Room) -> Table:
     header = ["lru with blocks", "GiB", "of the working set", "token hit", "of the ceiling"]
+    header.append("last half")
     table = Table("", header)
     for point in info.lru:
         if point.blocks < info.longest_prompt:
@@ -98,8 +104,22 @@ def _curve(info: Info, room: _Room) -> Table:
         cells = [f"{point.blocks:,}", room.gib(point.blocks).removesuffix(" GiB")]
         cells += [f"{point.blocks / max(info.unique_blocks, 1):.0%}", f"{rate:.4f}"]
         cells.append(f"{point.hit_tokens / max(info.ceiling_hit_tokens, 1):.0%}")
+        cells.append(f"{point.hit_tokens_last_half / max(info.input_tokens_last_half, 1):.4f}")
         table.rows.append(cells)
     return table
+
+
+def _prefixes(info: Info) -> Iterator[str]:
+    if info.prefixes_by_tokens is None or info.prefixes_by_requests is None:
+        yield "Shared prefixes are not listed: there are more than 2^24 distinct blocks."
+        return
+    table = Table("", ["shared prefix, tokens", "requests", "tokens saved", "of all that can hit"])
+    found = dict.fromkeys([*info.prefixes_by_tokens[:3], *info.prefixes_by_requests[:2]])
+    for one in found:
+        share = one.reuse_tokens / max(info.ceiling_hit_tokens, 1)
+        cells = [f"{one.tokens:,}", f"{one.requests:,}", f"{one.reuse_tokens:,}", f"{share:.1%}"]
+        table.rows.append(cells)
+    yield from aligned(table)
 
 
 def _classes(info: Info) -> Table:

@@ -7,6 +7,7 @@ be evicted; that a leaf goes before its parent is the core's rule, not theirs.
 from __future__ import annotations
 
 from kvframe.policies.builtin_options import (
+    BeladyComputeOptions,
     GreedyDualOptions,
     LfuAgedOptions,
     LirsOptions,
@@ -237,6 +238,14 @@ BUILTIN = (
         way="builtin",
         summary="farthest next use first; every block is inserted",
         source="Belady, IBM Systems Journal 5(2), 1966",
+        replay_only=True,
+    ),
+    EvictionPolicy(
+        name="belady-compute",
+        way="builtin",
+        summary="longest until its next use by recompute cost first",
+        source="BeladyCompute: arXiv 2609.28870",
+        options=BeladyComputeOptions,
         replay_only=True,
     ),
     EvictionPolicy(

@@ -71,6 +71,12 @@ class GreedyDualOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     attention_blocks: AttentionBlocks = 2048
 
 
+class BeladyComputeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of ``belady-compute``."""
+
+    attention_blocks: AttentionBlocks = 2048
+
+
 class MarconiOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``marconi``."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvframe.traces.forms.hashes import IDS, INPUT
+from kvframe.traces.forms.hashes import INPUT, listed_ids, spelled
 from kvframe.traces.reader import Head
-from kvframe.traces.values import first_of
+from kvframe.traces.values import count, first_of
 
 DEFAULT = 512
 """Mooncake's."""
@@ -19,13 +19,13 @@ def block_size_of(head: Head) -> int | None:
     """
     sizes = _SIZES
     for record in head.records:
-        row = record.value if isinstance(record.value, dict) else {}
-        ids, length = first_of(row, IDS), first_of(row, INPUT)
-        if (
-            row.get("block_size") is not None
-            or not isinstance(ids, list)
-            or type(length) is not int
-        ):
+        row = spelled(record.value) if isinstance(record.value, dict) else {}
+        ids, found = listed_ids(row), first_of(row, INPUT)
+        try:
+            length = count(found, "input_length")
+        except ValueError:
+            return None
+        if row.get("block_size") is not None or ids is None:
             return None
         sizes = [size for size in sizes if len(ids) in (length // size, -(-length // size))]
     if DEFAULT in sizes:

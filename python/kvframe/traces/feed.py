@@ -37,17 +37,18 @@ class Feed:
 
 
 def rows_of(
-    reader: TraceReader, records: Iterable[Record], given: Given, sort: bool = False
+    reader: TraceReader, records: Iterable[Record], given: Given, any_order: bool = False
 ) -> Iterator[Row]:
-    """What the reader makes of the records; every row is checked before it is given on.
+    """What the reader makes of the records, one at least; each is checked before it is given on.
 
     Raises:
         TraceError: A record is not of the form, its ids do not go with its length, or it is earlier
-            than the one before; names file and line.
+            than the one before, unless they may be in ``any_order``; names file and line.
     """
     seen = _Seen(records)
     checked = _checked(reader.rows(seen, given), given)
-    rows = in_order(checked, given.name, sort)
+    rows = checked if any_order else in_order(checked, given.name)
+    is_empty = True
     while True:
         try:
             numbered = next(rows, None)
@@ -59,8 +60,12 @@ def rows_of(
             what = f"no row of {reader.title}: {said}"
             raise TraceError(f"{where}: {what}", given.name, seen.number) from None
         if numbered is None:
-            return
+            break
+        is_empty = False
         yield numbered[1]
+    if is_empty:
+        why = "; ".join(given.remarks) or "none of its records is one"
+        raise TraceError(f"{given.name}: no requests: {why}", given.name)
 
 
 class _Seen:

@@ -16,7 +16,7 @@ def by_session(sessions: Iterable[list[Numbered]]) -> Iterator[Numbered]:
     """The requests of sessions that start one after the other: memory holds the open ones.
 
     A session's own requests are in order of time. Where sessions do not start in order, neither
-    do the requests that come out; `checked` says so.
+    do the requests that come out; `in_order` says so.
     """
     waiting: list[tuple[float, int, int, Row]] = []
     place = count()
@@ -32,15 +32,12 @@ def by_session(sessions: Iterable[list[Numbered]]) -> Iterator[Numbered]:
         yield number, row
 
 
-def in_order(rows: Iterable[Numbered], name: str, sort: bool) -> Iterator[Numbered]:
-    """The rows, sorted by time if asked for: memory then holds all of them.
+def in_order(rows: Iterable[Numbered], name: str) -> Iterator[Numbered]:
+    """The rows as they are.
 
     Raises:
-        TraceError: Not asked for, and a row is earlier than the one before it.
+        TraceError: A row is earlier than the one before it.
     """
-    if sort:
-        yield from sorted(rows, key=lambda numbered: numbered[1].timestamp)
-        return
     above = None
     for number, row in rows:
         if above is not None and row.timestamp < above:

@@ -32,6 +32,11 @@ _ELSE = {
     b"\x1f\x9d": "packed with compress: unpack it first",
     b"\x80\x04": "a pickle, which is not read: loading one runs its code",
     b"\x80\x05": "a pickle, which is not read: loading one runs its code",
+    b"\xff\xfe": "text in UTF-16: write it as UTF-8",
+    b"\xfe\xff": "text in UTF-16: write it as UTF-8",
+    b"version https://git-lfs": "a Git LFS pointer, not the file: `git lfs pull` gets that",
+    b"<!DOCTYPE html": "a web page, perhaps an error in place of a download",
+    b"<html": "a web page, perhaps an error in place of a download",
 }
 """How files begin that are no traces, and what to do with each."""
 
@@ -113,5 +118,5 @@ def _seems(head: Head) -> str:
     keys = ", ".join(map(repr, list(head.first)[:8]))
     encoding = {"csv": "CSV", "jsonl": "JSON lines", "json": "JSON"}.get(head.encoding, "Parquet")
     if not keys:
-        return f"seems to be {encoding} without objects; {NEXT}"
+        return f"no requests: {encoding} without objects; {NEXT}"
     return f"seems to be {encoding} with {keys}, which no reader knows; {NEXT}"

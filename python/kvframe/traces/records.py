@@ -44,6 +44,8 @@ def encoding_of(stream: Stream) -> Encoding:
     if _LIST.match(text):
         return "json"
     if text.startswith(b"{"):
+        if stream.is_many:  # each may be over as many lines as it likes
+            return "json"
         return "jsonl" if _is_object(_first_line(stream)) else "json"
     line = text.partition(b"\n")[0]
     return "csv" if _is_csv(line) else "text"
@@ -83,10 +85,10 @@ def first_records(stream: Stream, encoding: Encoding) -> list[Record]:
             if len(found) == KEPT:
                 break
     except TraceError:
-        if encoding == "parquet":  # of which all was read
+        # Either the head ends inside a record, or reading the file will say what is wrong; unless
+        # this was all of it, and nothing was found.
+        if encoding == "parquet" or (not found and len(data) < HEAD):
             raise
-        # Either the head ends inside a record, or reading the file will say what is wrong.
-        pass
     return found
 
 
@@ -112,7 +114,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _is_csv(line: bytes) -> bool:
-    cells = re.split(rb"[,\t;|]", line)
+    cells = re.split(rb"[,\t;|]", line.lstrip(b"#"))
     named = [cell.strip().strip(b'"') for cell in cells]
     if len(cells) < 2:
         return False
@@ -193,7 +195,7 @@ def _table(stream: Stream) -> Iterator[Record]:
                 continue
             if names is None:
                 has_names = not all(_NUMBER.fullmatch(cell.encode()) for cell in cells[:2])
-                names = [cell.strip() for cell in cells] if has_names else []
+                names = [cell.strip().lstrip("#").strip() for cell in cells] if has_names else []
                 if has_names:
                     continue
             if names and len(cells) != len(names):

@@ -35,7 +35,12 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
             _rewritten(found, file)
         else:
             trace = _core.Trace.read(
-                found.file, found.label, found.block_size, found.time_unit, found.core_form
+                found.file,
+                found.label,
+                found.block_size,
+                found.time_unit,
+                found.core_form,
+                sort=found.sort,
             )
             trace.write(file, target)
     return found.remarks
@@ -44,7 +49,13 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
 def _rewritten(found: OpenTrace, file: Any) -> int:
     """Writes the rows of a trace to ``file`` as JSONL; how many."""
     return _core.rewrite_rows(
-        found.file, found.label, file, found.block_size, found.time_unit, found.core_form
+        found.file,
+        found.label,
+        file,
+        found.block_size,
+        found.time_unit,
+        found.core_form,
+        sort=found.sort,
     )
 
 

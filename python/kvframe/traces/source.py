@@ -15,7 +15,7 @@ from kvframe.spelling import did_you_mean
 from kvframe.traces.blocks import DEFAULT, block_size_of
 from kvframe.traces.feed import Feed, rows_of
 from kvframe.traces.forms.hashes import Mooncake
-from kvframe.traces.forms.objects import FLAT, Whole
+from kvframe.traces.forms.objects import FLAT, LCSLLM, Whole
 from kvframe.traces.reader import Given, Head, Row, TraceReader
 from kvframe.traces.recognise import head_of, reader_for
 from kvframe.traces.records import records
@@ -56,6 +56,7 @@ class OpenTrace:
         remarks: What a user must know of its figures; reading adds to it.
         block_size: Tokens a block where the rows do not say.
         time_unit: Of the rows' times, where they are not in milliseconds; None: by the rows.
+        sort: Put the requests in order of time, in memory.
         core_form: The core's name of a form that it does not recognise itself.
     """
 
@@ -65,6 +66,7 @@ class OpenTrace:
     remarks: list[str]
     block_size: int | None
     time_unit: str | None
+    sort: bool = False
     core_form: str | None = None
     _raw: Stream = field(kw_only=True, repr=False)
 
@@ -116,8 +118,17 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
     if mark := head.first.get("synthesised"):
         given.remark(f"not recorded: {mark}")
     found = OpenTrace(
-        raw.name, reader, stream, given.remarks, options.block_size, options.time_unit, _raw=raw
+        raw.name,
+        reader,
+        stream,
+        given.remarks,
+        options.block_size,
+        options.time_unit,
+        options.sort,
+        _raw=raw,
     )
+    if isinstance(reader, LCSLLM):
+        reader.check(head)
     if isinstance(reader, Whole):
         found.file = io.BytesIO(reader.convert(stream.read(), given))
         found.time_unit = None
@@ -127,12 +138,13 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
         found.core_form = reader.name
     if isinstance(reader, Mooncake):
         _guess_block_size(found, given, head)
-        if Mooncake.is_native(head) and not options.sort:
+        if Mooncake.is_native(head):
             return found
     if reader.native:
         return found
     given.block_size = found.block_size
-    found.file = Feed(rows_of(reader, records(stream, head.encoding), given, options.sort))
+    rows = rows_of(reader, records(stream, head.encoding), given, any_order=options.sort)
+    found.file = Feed(rows)
     found.time_unit = "ms"  # as `Row` has them, with fractions or without
     return found
 
@@ -150,11 +162,13 @@ def open_lengths(name: str, options: ReadOptions) -> tuple[Given, list[Row]]:
             what = "has prefixes of its own: only lengths can have some made up"
             raise TraceError(f"{raw.name}: seems to be {reader.title}, which {what}", raw.name)
         given = _given(raw.name, options)
-        rows = list(rows_of(reader, records(stream, head.encoding), given, options.sort))
+        rows = list(rows_of(reader, records(stream, head.encoding), given, any_order=options.sort))
     finally:
         raw.release()
     if not rows:
         raise TraceError(f"{raw.name}: no requests", raw.name)
+    if options.sort:
+        rows.sort(key=lambda row: row.timestamp)
     return given, rows
 
 

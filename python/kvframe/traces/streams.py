@@ -30,10 +30,14 @@ class Stream(io.RawIOBase):
         name: For messages.
         file: Has `read`.
         hashed: Whether to keep the hash of all that is read.
+        is_many: Whether it is many files, each one JSON object.
     """
 
-    def __init__(self, name: str, file: Any, hashed: bool = False) -> None:
+    def __init__(
+        self, name: str, file: Any, hashed: bool = False, *, is_many: bool = False
+    ) -> None:
         self.name = name
+        self.is_many = is_many
         self._file = file
         self._ahead = b""
         self._sha256 = hashlib.sha256() if hashed else None
@@ -238,7 +242,9 @@ def folder(name: str) -> Stream:
     files = sorted(one for one in Path(name).iterdir() if one.is_file() and one.name[0] != ".")
     if not files:
         raise TraceError(f"{name}: no requests: the folder has no files", name)
-    return Stream(label_of(name), Joined(iter(files), lambda one: opened(str(one))), hashed=True)
+    is_many = all(".json" in one.suffixes for one in files)
+    joined = Joined(iter(files), lambda one: opened(str(one)))
+    return Stream(label_of(name), joined, hashed=True, is_many=is_many)
 
 
 def _broken(error: Exception) -> str:

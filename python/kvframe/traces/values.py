@@ -93,6 +93,8 @@ def token_blocks(tokens: npt.NDArray[np.uint32], block_size: int) -> list[int]:
 
 
 def _hashed(value: Any) -> int:
+    if type(value) is float and value.is_integer() and abs(value) <= 2**53:
+        return int(value)  # as a table of numbers with gaps has them
     if not isinstance(value, (str, bytes)):
         if type(value) is int:
             return xxhash.xxh3_64_intdigest(str(value).encode())

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::from_trace;
 use crate::streams::{Stream, refused};
-use crate::trace::{Trace, columns_of, defaults, mode_of};
+use crate::trace::{Trace, column_of, defaults, mode_of};
 
 /// What a trace could reuse: the most that can hit, its age and class, and lru at every capacity.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -28,7 +28,7 @@ impl TraceProfile {
 
     /// Of a stream as `Trace.read` takes it, without keeping its requests' blocks.
     #[staticmethod]
-    #[pyo3(signature = (stream, name, mode, block_size=None, time_unit=None, form=None))]
+    #[pyo3(signature = (stream, name, mode, block_size=None, time_unit=None, form=None, *, sort=false))]
     fn read(
         py: Python<'_>,
         stream: Py<PyAny>,
@@ -37,8 +37,9 @@ impl TraceProfile {
         block_size: Option<u32>,
         time_unit: Option<&str>,
         form: Option<&str>,
+        sort: bool,
     ) -> PyResult<Self> {
-        let given = defaults(py, block_size, time_unit, form)?;
+        let given = defaults(py, block_size, time_unit, form, sort)?;
         let mode = mode_of(py, mode)?;
         let stream = Stream::new(stream);
         let read = py.detach(|| Profile::read(&stream, name, given, mode));
@@ -47,7 +48,7 @@ impl TraceProfile {
     }
 
     /// Counts: `unique_blocks`, `block_accesses`, `longest` (blocks of the longest prompt),
-    /// `hit_tokens`, `same_session_tokens`, `without_blocks` (requests), `ages` (tokens by powers of
+    /// `hit_tokens`, `same_session_tokens`, `without_blocks` and `repeated` (requests), `ages` (tokens by powers of
     /// two of a millisecond), and `classes` (requests, input tokens and hit tokens, the first of
     /// requests without a class).
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -58,6 +59,7 @@ impl TraceProfile {
         dict.set_item("hit_tokens", profile.hit_tokens)?;
         dict.set_item("same_session_tokens", profile.same_session)?;
         dict.set_item("without_blocks", profile.without_blocks)?;
+        dict.set_item("repeated", profile.repeated)?;
         dict.set_item("ages", profile.ages.to_vec())?;
         let counts = |c: &kvframe_trace::ClassCount| (c.requests, c.input_tokens, c.hit_tokens);
         dict.set_item("classes", profile.classes.iter().map(counts).collect::<Vec<_>>())?;
@@ -69,16 +71,33 @@ impl TraceProfile {
         self.profile.lru_hits(&capacities)
     }
 
+    /// The same of the later half of the requests.
+    fn lru_hits_last_half(&self, capacities: Vec<u64>) -> Vec<u64> {
+        self.profile.lru_hits_last_half(&capacities)
+    }
+
+    /// After `read`: at most `n` shared prefixes that save most, and `n` that most requests have, each as tokens and
+    /// requests; None where there are too many blocks to tell.
+    fn shared_prefixes(&self, n: usize) -> Option<[Vec<(u64, u32)>; 2]> {
+        let found = self.profile.shared_prefixes(self.trace.as_ref()?, n)?;
+        Some(found.map(|some| some.iter().map(|one| (one.tokens, one.requests)).collect()))
+    }
+
     /// The smallest capacity, in blocks, with which lru hits this share of what can hit at all.
     fn capacity_for(&self, share: f64) -> u64 {
         self.profile.capacity_for(share)
     }
 
+    /// One of the columns of `Trace.columns`; None after `of`.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.trace.as_ref().map(|trace| column_of(py, trace, name)).transpose()
+    }
+
     /// What `read` found in the file: `block_size`, `time_unit`, `unit_in_doubt`, `ids_repeat`,
-    /// `classes`, `bytes` and `seconds`, and the columns of `Trace.columns`. Empty after `of`.
+    /// `classes`, `bytes` and `seconds`. Empty after `of`.
     fn source<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Some(trace) = &self.trace else { return Ok(PyDict::new(py)) };
-        let dict = columns_of(py, trace)?;
+        let dict = PyDict::new(py);
+        let Some(trace) = &self.trace else { return Ok(dict) };
         dict.set_item("block_size", trace.block_size)?;
         dict.set_item("time_unit", trace.time_unit.name())?;
         dict.set_item("unit_in_doubt", trace.unit_in_doubt)?;
@@ -93,7 +112,7 @@ impl TraceProfile {
 /// Reads a stream as `Trace.read` does and writes its requests to `out` as JSONL rows, one by one;
 /// answers how many. Of the blocks only the distinct ones are kept in memory.
 #[pyfunction]
-#[pyo3(signature = (stream, name, out, block_size=None, time_unit=None, form=None))]
+#[pyo3(signature = (stream, name, out, block_size=None, time_unit=None, form=None, *, sort=false))]
 pub fn rewrite_rows(
     py: Python<'_>,
     stream: Py<PyAny>,
@@ -102,8 +121,9 @@ pub fn rewrite_rows(
     block_size: Option<u32>,
     time_unit: Option<&str>,
     form: Option<&str>,
+    sort: bool,
 ) -> PyResult<usize> {
-    let given = defaults(py, block_size, time_unit, form)?;
+    let given = defaults(py, block_size, time_unit, form, sort)?;
     let (stream, mut out) = (Stream::new(stream), Stream::new(out));
     let read = py.detach(|| {
         let trace = rewrite(&stream, name, given, &mut out)?;

@@ -45,6 +45,7 @@ pub fn replay<'py>(
     let mut done = driver.run(py, options, |manager, link| prepared.drive(manager, link))?;
     let dict = outcome_dict(py, &done.got)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
+    dict.set_item("cached_blocks", done.manager.pool().cached())?;
     let gate = done.manager.admission_counts();
     dict.set_item("admission_kept", gate.kept)?;
     dict.set_item("admission_dropped", gate.dropped)?;

@@ -38,6 +38,7 @@ pub(crate) fn defaults(
     block_size: Option<u32>,
     time_unit: Option<&str>,
     form: Option<&str>,
+    sort: bool,
 ) -> PyResult<TraceDefaults> {
     let time_unit = time_unit.map(|unit| {
         let wrong = || usage(py, format!("time_unit = {unit:?}: must be ms, s, us or ns"));
@@ -50,7 +51,7 @@ pub(crate) fn defaults(
             return Err(usage(py, format!("form = {other:?}: must be oracle-general or None")));
         }
     };
-    Ok(TraceDefaults { form, block_size, time_unit: time_unit.transpose()? })
+    Ok(TraceDefaults { form, block_size, time_unit: time_unit.transpose()?, sort })
 }
 
 /// The form that a trace is to be written in.
@@ -104,16 +105,16 @@ impl Trace {
         block_size: Option<u32>,
         time_unit: Option<&str>,
     ) -> PyResult<Self> {
-        let given = defaults(py, block_size, time_unit, None)?;
+        let given = defaults(py, block_size, time_unit, None, false)?;
         let read = py.detach(|| Inner::parse_as(data, name, given));
         read.map(Self::new).map_err(|e| from_trace(py, &e))
     }
 
     /// The same from `stream`, an object with `read(size)` that answers bytes, to its end. `form` is
-    /// "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. What
-    /// `stream.read` raises is raised here.
+    /// "oracle-general" for libCacheSim's records, which no magic number tells; None: by content. `sort`
+    /// puts the requests in order of time. What `stream.read` raises is raised here.
     #[staticmethod]
-    #[pyo3(signature = (stream, name, block_size=None, time_unit=None, form=None))]
+    #[pyo3(signature = (stream, name, block_size=None, time_unit=None, form=None, *, sort=false))]
     fn read(
         py: Python<'_>,
         stream: Py<PyAny>,
@@ -121,8 +122,9 @@ impl Trace {
         block_size: Option<u32>,
         time_unit: Option<&str>,
         form: Option<&str>,
+        sort: bool,
     ) -> PyResult<Self> {
-        let given = defaults(py, block_size, time_unit, form)?;
+        let given = defaults(py, block_size, time_unit, form, sort)?;
         let stream = Stream::new(stream);
         let read = py.detach(|| Inner::read(&stream, name, given));
         read.map(Self::new).map_err(|error| refused(py, &stream, &error))
@@ -245,28 +247,39 @@ impl Trace {
             return Err(usage(py, format!("request {index}: the trace has {have}")));
         };
         let session = (request.session != kvframe_trace::NO_SESSION).then_some(request.session);
-        let nodes = self.inner.chain(index).to_vec();
+        let nodes = self.inner.chain(index).into_owned();
         Ok((request.timestamp_ms, request.input_tokens, request.output_tokens, session, nodes))
     }
 }
 
 /// The columns of a trace's requests; see `Trace::columns`.
 pub(crate) fn columns_of<'py>(py: Python<'py>, trace: &Inner) -> PyResult<Bound<'py, PyDict>> {
-    let requests = &trace.requests;
     let dict = PyDict::new(py);
-    let times = requests.iter().map(|r| r.timestamp_ms);
-    dict.set_item("timestamp_ms", PyArray1::from_iter(py, times))?;
-    dict.set_item(
-        "input_tokens",
-        PyArray1::from_iter(py, requests.iter().map(|r| r.input_tokens)),
-    )?;
-    let output = requests.iter().map(|r| r.output_tokens);
-    dict.set_item("output_tokens", PyArray1::from_iter(py, output))?;
-    let none = kvframe_trace::NO_SESSION;
-    let session =
-        requests.iter().map(|r| if r.session == none { -1 } else { i64::from(r.session) });
-    dict.set_item("session", PyArray1::from_iter(py, session))?;
+    for name in ["timestamp_ms", "input_tokens", "output_tokens", "session"] {
+        dict.set_item(name, column_of(py, trace, name)?)?;
+    }
     Ok(dict)
+}
+
+/// One of them.
+pub(crate) fn column_of<'py>(
+    py: Python<'py>,
+    trace: &Inner,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let requests = trace.requests.iter();
+    let none = kvframe_trace::NO_SESSION;
+    let number = |session| if session == none { -1 } else { i64::from(session) };
+    Ok(match name {
+        "timestamp_ms" => PyArray1::from_iter(py, requests.map(|r| r.timestamp_ms)).into_any(),
+        "input_tokens" => PyArray1::from_iter(py, requests.map(|r| r.input_tokens)).into_any(),
+        "output_tokens" => PyArray1::from_iter(py, requests.map(|r| r.output_tokens)).into_any(),
+        "session" => PyArray1::from_iter(py, requests.map(|r| number(r.session))).into_any(),
+        _ => {
+            let columns = "timestamp_ms, input_tokens, output_tokens or session";
+            return Err(usage(py, format!("column = {name:?}: must be {columns}")));
+        }
+    })
 }
 
 type RequestTuple = (i64, u32, u32, Option<u32>, Vec<u32>);

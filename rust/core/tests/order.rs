@@ -324,6 +324,7 @@ const OTHERS: &[&str] = &[
     "marconi",
     "workload",
     "session",
+    "belady-compute",
 ];
 
 #[test]

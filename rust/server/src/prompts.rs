@@ -1,5 +1,7 @@
 //! A trace's rows as requests: keys for the blocks of the prompt, and for those that decoding fills.
 
+use std::borrow::Cow;
+
 use kvframe_core::sequence::Meta;
 use kvframe_core::{Error, Key, Manager, Request};
 use kvframe_trace::replay::node_key;
@@ -115,7 +117,7 @@ impl<'a> Prompts<'a> {
         if needs_future {
             let told = prompt.min(nodes.len());
             let from = self.plan.offsets[i] as usize;
-            next_use.extend_from_slice(&self.plan.next_use[from..from + told]);
+            next_use.extend_from_slice(&self.plan.next_uses(self.trace)[from..from + told]);
             let turn = self.continued.get(i).copied().flatten().map_or(NEVER, |j| j as u32);
             next_use.extend((told..nodes.len()).map(|_| turn));
             next_use.resize(all, NEVER);
@@ -124,9 +126,9 @@ impl<'a> Prompts<'a> {
 
     /// Nodes of the blocks that another request may have: those of the prompt, and of the answer where
     /// the turn after goes on from it.
-    fn shared(&self, i: usize) -> &[u32] {
+    fn shared(&self, i: usize) -> Cow<'_, [u32]> {
         let j = self.continued.get(i).copied().flatten().unwrap_or(i);
-        &self.trace.chain(j)[..self.trace.blocks(j, Mode::Engine) as usize]
+        self.trace.prefix(j, self.trace.blocks(j, Mode::Engine) as usize)
     }
 
     /// The first block of request `i` that can have a key of its own from the start.
@@ -142,7 +144,7 @@ fn metas(trace: &Trace, priorities: &[i32]) -> Vec<Meta> {
     let meta = |(i, session): (usize, u32)| {
         let named = usize::from(class(i)).checked_sub(1);
         let priority = named.and_then(|at| priorities.get(at)).copied().unwrap_or(0);
-        let meta = Meta { priority, ..Meta::default() };
+        let meta = Meta { priority, class: class(i).into(), ..Meta::default() };
         if session == NO_SESSION {
             return meta;
         }

@@ -3,6 +3,7 @@
 use crate::forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, ROOT, Trace, TraceRequest};
 use crate::intern::Interner;
 use crate::load::TraceDefaults;
+use crate::profile::COUNTED;
 use crate::time::{Stamp, TimeUnit};
 
 /// What a reader knows of a request before its blocks are interned.
@@ -17,8 +18,8 @@ pub(crate) struct Head {
 
 /// What takes the requests of a trace one by one, so that the trace itself need not be kept.
 pub(crate) trait Sink {
-    /// One request: its nodes from the root on.
-    fn request(&mut self, trace: &Trace, chain: &[u32]) -> Result<(), String>;
+    /// Request `index` of `trace`, with its nodes from the root on.
+    fn request(&mut self, trace: &Trace, index: usize, chain: &[u32]) -> Result<(), String>;
 }
 
 /// A trace under construction. Errors are the `what` of a [`TraceError`](crate::TraceError); the reader adds file and line.
@@ -30,11 +31,20 @@ pub(crate) struct Builder<'a> {
     fractions: bool,
     interner: Interner,
     sink: Option<&'a mut dyn Sink>,
+    /// Put the requests in order of time once all are there.
+    sort: bool,
+    /// Whether rows refer to nodes of those above.
+    refers: bool,
+    keeps_parents: bool,
+    max_listed: usize,
 }
+
+/// Most nodes that are listed request by request, 4 bytes each; beyond, their parents have to do.
+const MAX_LISTED: usize = 1 << 26;
 
 impl<'a> Builder<'a> {
     pub fn new(name: String, given: TraceDefaults) -> Self {
-        let TraceDefaults { block_size, time_unit, .. } = given;
+        let TraceDefaults { block_size, time_unit, sort, .. } = given;
         Self {
             trace: Trace {
                 name,
@@ -43,6 +53,7 @@ impl<'a> Builder<'a> {
                 block_size: block_size.unwrap_or(DEFAULT_BLOCK_SIZE),
                 requests: Vec::new(),
                 nodes: Vec::new(),
+                listed: true,
                 parents: Vec::new(),
                 sessions: Vec::new(),
                 classes: Vec::new(),
@@ -58,6 +69,10 @@ impl<'a> Builder<'a> {
             fractions: false,
             interner: Interner::default(),
             sink: None,
+            sort,
+            refers: false,
+            keeps_parents: true,
+            max_listed: MAX_LISTED,
         }
     }
 
@@ -95,14 +110,14 @@ impl<'a> Builder<'a> {
         let start = self.trace.nodes.len();
         let mut parent = ROOT;
         for &id in ids {
-            parent = self.interner.intern(parent, id, &mut self.trace.parents)?;
-            self.trace.nodes.push(parent);
+            let (node, is_new) = self.interner.intern(parent, id)?;
+            if is_new && self.keeps_parents {
+                self.trace.parents.push(parent);
+            }
+            self.trace.nodes.push(node);
+            parent = node;
         }
-        self.push(head, start)?;
-        if self.sink.is_some() {
-            self.trace.nodes.truncate(start);
-        }
-        Ok(())
+        self.push(head, start)
     }
 
     /// Adds the request that shares the first `shared` nodes of request `from` and goes on with `new` nodes of its own.
@@ -115,13 +130,14 @@ impl<'a> Builder<'a> {
     ) -> Result<(), String> {
         self.check(head, shared.saturating_add(new), ("the row has", "blocks"))?;
         let start = self.trace.nodes.len();
+        self.refers = true;
         if shared > 0 {
-            let first = self.trace.requests[from].start;
-            self.trace.nodes.extend_from_within(first..first + shared);
+            let nodes = self.trace.prefix(from, shared).into_owned();
+            self.trace.nodes.extend(nodes);
         }
         for _ in 0..new {
-            let parent = self.trace.nodes[start..].last().copied().unwrap_or(ROOT);
-            let node = self.interner.add(parent, &mut self.trace.parents)?;
+            let node = self.interner.add()?;
+            self.trace.parents.push(self.trace.nodes[start..].last().copied().unwrap_or(ROOT));
             self.trace.nodes.push(node);
         }
         self.push(head, start)
@@ -140,16 +156,51 @@ impl<'a> Builder<'a> {
             self.trace.class_of.resize(self.trace.requests.len() - 1, 0);
             self.trace.class_of.push(head.class);
         }
-        if let Some(sink) = &mut self.sink {
-            sink.request(&self.trace, &self.trace.nodes[start..])?;
+        let index = self.trace.requests.len() - 1;
+        if !self.sort
+            && let Some(sink) = &mut self.sink
+        {
+            sink.request(&self.trace, index, &self.trace.nodes[start..])?;
+        }
+        if !self.trace.listed {
+            self.trace.requests[index].start = self.last_node();
+            self.trace.nodes.clear();
+            self.forget_parents();
+        } else if self.trace.nodes.len() > self.max_listed {
+            self.unlist();
         }
         Ok(())
     }
 
-    /// Hands every request to `sink`, and keeps no nodes, except those of the compact form, whose rows refer to them.
+    fn last_node(&self) -> usize {
+        self.trace.nodes.last().copied().unwrap_or(ROOT) as usize
+    }
+
+    /// Gives up the list of nodes.
+    fn unlist(&mut self) {
+        let nodes = std::mem::take(&mut self.trace.nodes);
+        for request in &mut self.trace.requests {
+            let end = request.start + request.blocks as usize;
+            request.start = nodes.get(end.wrapping_sub(1)).copied().unwrap_or(ROOT) as usize;
+        }
+        self.trace.listed = false;
+    }
+
+    /// Hands every request to `sink`, and lists no nodes. Parents are kept as long as they are few, as rows of the compact
+    /// form refer to them, and as requests are to be sorted first.
     pub fn into_sink(mut self, sink: &'a mut dyn Sink) -> Self {
         self.sink = Some(sink);
+        self.trace.listed = false;
         self
+    }
+
+    /// Gives up the parents of nodes where there are many and nothing needs them.
+    fn forget_parents(&mut self) {
+        let needed = self.sink.is_none() || self.sort || self.refers;
+        if !needed && self.trace.parents.len() > COUNTED {
+            self.trace.parents = Vec::new();
+            self.keeps_parents = false;
+        }
     }
 
     /// The number of a class, from 1; 0 where there are more than 255.
@@ -167,13 +218,28 @@ impl<'a> Builder<'a> {
     }
 
     /// The trace, with what was noted while its rows were read.
-    pub fn finish(self) -> Trace {
-        Trace { ids_repeat: self.interner.repeats(), ..self.trace }
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn finish(self) -> Result<Trace, String> {
+        let Self { mut trace, interner, sink, sort, .. } = self;
+        trace.ids_repeat = interner.repeats();
+        drop(interner);
+        if sort {
+            trace.sort_by_time();
+            if let Some(sink) = sink {
+                for index in 0..trace.requests.len() {
+                    sink.request(&trace, index, &trace.chain(index))?;
+                }
+            }
+        }
+        Ok(trace)
     }
 
     fn check(&self, head: &Head, ids: usize, (has, unit): (&str, &str)) -> Result<(), String> {
         if let Some(above) = self.trace.requests.last()
             && head.timestamp_ms < above.timestamp_ms
+            && !self.sort
         {
             let unit = self.trace.time_unit;
             return Err(format!(
@@ -229,11 +295,11 @@ mod tests {
             builder.push_raw(&head(3), &ids).unwrap();
         }
         let trace = builder.trace;
-        assert_eq!(trace.chain(0), [0, 1, 2]);
-        assert_eq!(trace.chain(1), [0, 3, 4]);
-        assert_eq!(trace.chain(2), [5, 6, 7]);
+        assert_eq!(*trace.chain(0), [0, 1, 2]);
+        assert_eq!(*trace.chain(1), [0, 3, 4]);
+        assert_eq!(*trace.chain(2), [5, 6, 7]);
         assert_eq!(trace.chain(3), trace.chain(0));
-        assert_eq!(trace.chain(4), [5, 6, 8]);
+        assert_eq!(*trace.chain(4), [5, 6, 8]);
         assert_eq!(trace.parents, [ROOT, 0, 1, 0, 3, ROOT, 5, 6, 6]);
     }
 
@@ -250,5 +316,35 @@ mod tests {
         assert_eq!(error, "more than 2 distinct blocks in one trace");
         let error = builder.push_shared(&head(3), 0, 2, 1).unwrap_err();
         assert_eq!(error, "more than 2 distinct blocks in one trace");
+    }
+
+    #[test]
+    fn a_list_that_grows_too_long_is_given_up() {
+        let given = TraceDefaults { block_size: Some(1), ..TraceDefaults::default() };
+        let rows: [&[u64]; 6] = [&[7, 7, 9], &[], &[7, 9, 9], &[7, 7], &[7, 7, 9, 4], &[]];
+        let (mut all, mut few) = (Builder::new("t".into(), given), Builder::new("t".into(), given));
+        few.max_listed = 5;
+        for ids in rows {
+            let head = head(ids.len() as u32);
+            all.push_raw(&head, ids).unwrap();
+            few.push_raw(&head, ids).unwrap();
+        }
+        let shared = head(3);
+        all.push_shared(&shared, 2, 2, 1).unwrap();
+        few.push_shared(&shared, 2, 2, 1).unwrap();
+        let (all, few) = (all.finish().unwrap(), few.finish().unwrap());
+        assert!(all.listed && !few.listed && few.nodes.is_empty());
+        for index in 0..all.requests.len() {
+            assert_eq!(all.chain(index), few.chain(index), "{index}");
+            for mode in [crate::Mode::Trace, crate::Mode::Engine] {
+                assert_eq!(all.plan(mode).next_uses(&all), few.plan(mode).next_uses(&few));
+            }
+        }
+        let some = few.subset(&[0, 4]);
+        assert_eq!(some.chain(1), all.chain(4));
+        let (one, other) = (all.coarsened(2).unwrap(), few.coarsened(2).unwrap());
+        for index in 0..all.requests.len() {
+            assert_eq!(one.chain(index), other.chain(index), "{index}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The trace in memory: requests in order of time, each a chain of interned prefix nodes.
 
+use std::borrow::Cow;
+
 use crate::time::TimeUnit;
 
 /// Parent of a request's first node.
@@ -22,7 +24,7 @@ pub struct TraceRequest {
     pub output_tokens: u32,
     /// Sessions are numbered from 0 in order of first appearance; [`NO_SESSION`] where the row names none.
     pub session: u32,
-    /// Where the request's nodes start in [`Trace::nodes`].
+    /// Where the request's nodes start in [`Trace::nodes`]; its last node where they are not listed.
     pub start: usize,
     /// How many nodes: the floor or the ceil of `input_tokens / block_size`.
     pub blocks: u32,
@@ -43,8 +45,11 @@ pub struct Trace {
     pub block_size: u32,
     /// In order of time; rows of equal time keep the file's order.
     pub requests: Vec<TraceRequest>,
-    /// The nodes of all requests, one chain after the other, each from the root on.
+    /// The nodes of all requests, one chain after the other, each from the root on. Empty where there are so many that
+    /// their parents have to do.
     pub nodes: Vec<u32>,
+    /// Whether `nodes` has them.
+    pub(crate) listed: bool,
     /// Parent of each node, [`ROOT`] where a chain starts.
     pub parents: Vec<u32>,
     /// Each session as policies know it ([`kvframe_core::sequence::session_id`]), by its number.
@@ -71,9 +76,28 @@ impl Trace {
     ///
     /// # Panics
     /// If `index` is not below `requests.len()`.
-    pub fn chain(&self, index: usize) -> &[u32] {
+    pub fn chain(&self, index: usize) -> Cow<'_, [u32]> {
+        self.prefix(index, self.requests[index].blocks as usize)
+    }
+
+    /// The first `blocks` of them.
+    ///
+    /// # Panics
+    /// If `index` is not below `requests.len()`, or the request has fewer.
+    pub fn prefix(&self, index: usize, blocks: usize) -> Cow<'_, [u32]> {
         let request = &self.requests[index];
-        &self.nodes[request.start..request.start + request.blocks as usize]
+        if self.listed {
+            return Cow::Borrowed(&self.nodes[request.start..request.start + blocks]);
+        }
+        let mut nodes = vec![ROOT; request.blocks as usize];
+        let mut node = request.start as u32;
+        for place in nodes.iter_mut().rev() {
+            *place = node;
+            node = self.parents[node as usize];
+        }
+        assert!(blocks <= nodes.len(), "the request has {} blocks", nodes.len());
+        nodes.truncate(blocks);
+        Cow::Owned(nodes)
     }
 
     /// When request `index` arrives, in seconds, if the time since the first arrival is divided by

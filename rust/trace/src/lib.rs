@@ -37,6 +37,6 @@ pub use error::TraceError;
 pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Trace, TraceRequest};
 pub use load::{Form, TraceDefaults};
 pub use plan::{Mode, NEVER, ReplayPlan};
-pub use profile::{ClassCount, Profile};
+pub use profile::{ClassCount, Profile, SharedPrefix};
 pub use time::TimeUnit;
 pub use write::{WrittenForm, rewrite_rows};

@@ -35,6 +35,9 @@ pub struct TraceDefaults {
     pub block_size: Option<u32>,
     /// The unit of the times of JSONL rows; what their form says if `None`. The compact form is in milliseconds.
     pub time_unit: Option<TimeUnit>,
+    /// Put the requests in order of time, all of them in memory; otherwise one that is earlier than the one above is an
+    /// error. Of equal times the file's order is kept.
+    pub sort: bool,
 }
 
 impl Trace {
@@ -110,7 +113,7 @@ pub(crate) fn read_into(
         Some(read) => read?,
         None => read_text(&mut lines, &mut builder)?,
     }
-    let mut trace = builder.finish();
+    let mut trace = builder.finish().map_err(|what| TraceError::whole(path, what))?;
     trace.bytes = lines.bytes;
     trace.parse_seconds = clock.elapsed().as_secs_f64();
     Ok(trace)

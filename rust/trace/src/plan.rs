@@ -1,11 +1,13 @@
 //! What a replay needs to know ahead: how many blocks each request touches in a mode, and when each is touched next.
 
+use std::sync::OnceLock;
+
 use kvframe_core::Key;
 
 use crate::forest::Trace;
 use crate::replay::node_key;
 
-/// [`ReplayPlan::next_use`] of an access that is its node's last.
+/// [`ReplayPlan::next_uses`] of an access that is its node's last.
 pub const NEVER: u32 = u32::MAX;
 
 /// Which blocks of a request count.
@@ -20,18 +22,50 @@ pub enum Mode {
 }
 
 /// The accesses of a trace in one mode, in order: request after request, each from the root on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ReplayPlan {
     /// Where each request's accesses start; one more entry than requests, the last is `block_accesses`.
     pub offsets: Vec<u64>,
-    /// For each access, the index of the next request that touches the node; [`NEVER`] if none does.
-    pub next_use: Vec<u32>,
-    /// By node, the key that stands for it.
+    /// By node, the key that stands for it; empty where there are so many that each is made when it is needed.
     pub keys: Vec<Key>,
     /// Distinct nodes touched.
     pub unique: u64,
     /// Accesses in all.
     pub block_accesses: u64,
+    mode: Mode,
+    /// Made when a policy asks for it, for it takes 4 bytes an access.
+    next_use: OnceLock<Vec<u32>>,
+}
+
+/// Most nodes of which a plan keeps the keys, 16 bytes each.
+const KEPT_KEYS: usize = 1 << 24;
+
+impl ReplayPlan {
+    /// For each access of `trace`, of which this is the plan, the index of the next request that touches the node;
+    /// [`NEVER`] if none does. Made once, from the trace's end: 4 bytes an access.
+    pub fn next_uses(&self, trace: &Trace) -> &[u32] {
+        self.next_use.get_or_init(|| {
+            let mut next_use = vec![NEVER; self.block_accesses as usize];
+            let mut coming = vec![NEVER; trace.parents.len()];
+            for index in (0..trace.requests.len()).rev() {
+                let places = self.offsets[index] as usize..self.offsets[index + 1] as usize;
+                let nodes = trace.prefix(index, trace.blocks(index, self.mode) as usize);
+                for (next, &node) in next_use[places].iter_mut().zip(&*nodes) {
+                    *next = std::mem::replace(&mut coming[node as usize], index as u32);
+                }
+            }
+            next_use
+        })
+    }
+
+    /// Adds the keys of these nodes.
+    pub(crate) fn extend_keys(&self, nodes: &[u32], keys: &mut Vec<Key>) {
+        if self.keys.is_empty() {
+            keys.extend(nodes.iter().map(|&node| node_key(node)));
+        } else {
+            keys.extend(nodes.iter().map(|&node| self.keys[node as usize]));
+        }
+    }
 }
 
 impl Trace {
@@ -49,27 +83,31 @@ impl Trace {
         }
     }
 
-    /// Looks through the whole trace once, from its end: time and memory grow with the accesses.
+    /// Looks through the whole trace once.
     pub fn plan(&self, mode: Mode) -> ReplayPlan {
         let mut offsets = Vec::with_capacity(self.requests.len() + 1);
         let mut end = 0;
         offsets.push(end);
-        for index in 0..self.requests.len() {
-            end += u64::from(self.blocks(index, mode));
-            offsets.push(end);
-        }
-        let mut next_use = vec![NEVER; end as usize];
-        let mut coming = vec![NEVER; self.parents.len()];
+        let mut seen = vec![0_u64; self.parents.len().div_ceil(64)];
         let mut unique = 0;
-        for index in (0..self.requests.len()).rev() {
-            let accesses = &mut next_use[offsets[index] as usize..offsets[index + 1] as usize];
-            for (access, &node) in accesses.iter_mut().zip(self.chain(index)) {
-                *access = std::mem::replace(&mut coming[node as usize], index as u32);
-                unique += u64::from(*access == NEVER);
+        for index in 0..self.requests.len() {
+            let blocks = self.blocks(index, mode);
+            end += u64::from(blocks);
+            offsets.push(end);
+            // Where a block was seen, so were all before it.
+            for &node in self.prefix(index, blocks as usize).iter().rev() {
+                let (word, bit) = (&mut seen[node as usize / 64], 1 << (node % 64));
+                if *word & bit != 0 {
+                    break;
+                }
+                *word |= bit;
+                unique += 1;
             }
         }
-        let keys = (0..self.parents.len() as u32).map(node_key).collect();
-        ReplayPlan { offsets, next_use, keys, unique, block_accesses: end }
+        let nodes = self.parents.len();
+        let keys =
+            if nodes > KEPT_KEYS { Vec::new() } else { (0..nodes as u32).map(node_key).collect() };
+        ReplayPlan { offsets, keys, unique, block_accesses: end, mode, next_use: OnceLock::new() }
     }
 }
 
@@ -86,17 +124,19 @@ mod tests {
 
     #[test]
     fn trace_mode_counts_every_id() {
-        let plan = Trace::parse(ROWS, "t", Some(2)).unwrap().plan(Mode::Trace);
+        let trace = Trace::parse(ROWS, "t", Some(2)).unwrap();
+        let plan = trace.plan(Mode::Trace);
         assert_eq!(plan.offsets, [0, 3, 4, 7, 7]);
-        assert_eq!(plan.next_use, [1, 2, 2, 2, NEVER, NEVER, NEVER]);
+        assert_eq!(plan.next_uses(&trace), [1, 2, 2, 2, NEVER, NEVER, NEVER]);
         assert_eq!((plan.unique, plan.block_accesses), (3, 7));
     }
 
     #[test]
     fn engine_mode_counts_full_blocks() {
-        let plan = Trace::parse(ROWS, "t", Some(2)).unwrap().plan(Mode::Engine);
+        let trace = Trace::parse(ROWS, "t", Some(2)).unwrap();
+        let plan = trace.plan(Mode::Engine);
         assert_eq!(plan.offsets, [0, 2, 3, 6, 6]);
-        assert_eq!(plan.next_use, [1, 2, 2, NEVER, NEVER, NEVER]);
+        assert_eq!(plan.next_uses(&trace), [1, 2, 2, NEVER, NEVER, NEVER]);
         assert_eq!((plan.unique, plan.block_accesses), (3, 6));
     }
 }

@@ -5,11 +5,15 @@
 //! which evicts a request's last block first, still has it. A request's blocks that were last used together lie together
 //! on lru's stack, so one look-up in a Fenwick tree over requests answers for all of them.
 
+use std::collections::VecDeque;
 use std::io::Read;
+use std::ops::Range;
+
+use hashbrown::HashMap;
 
 use crate::build::{Builder, Sink};
 use crate::error::TraceError;
-use crate::forest::{NO_SESSION, Trace};
+use crate::forest::{NO_SESSION, ROOT, Trace};
 use crate::load::{TraceDefaults, read_into};
 use crate::plan::Mode;
 
@@ -35,10 +39,14 @@ pub struct Profile {
     mode: Mode,
     /// The last request that used each node.
     last: Vec<u32>,
-    /// Fenwick tree over requests: how many nodes each was the last to use.
-    tree: Vec<i64>,
-    /// Differences of the tokens that become hits at each capacity, in blocks.
-    gained: Vec<i64>,
+    /// Fenwick tree over requests: how many nodes each was the last to use. Sums are below 2^32, parts of them wrap.
+    tree: Vec<u32>,
+    /// Differences of the number of whole blocks that become hits at each capacity, in blocks: a request changes one
+    /// place by one at most.
+    gained: Vec<i32>,
+    /// Tokens of partial blocks that become hits at a capacity.
+    tails: HashMap<usize, u64>,
+    block_size: u32,
     /// Distinct blocks.
     pub unique: u64,
     /// Blocks asked for.
@@ -55,6 +63,41 @@ pub struct Profile {
     pub classes: Vec<ClassCount>,
     /// Requests without a full block, in which nothing can hit.
     pub without_blocks: u64,
+    /// Requests whose blocks are all those of an earlier one, and no others: the same prompt again.
+    pub repeated: u64,
+    /// What hit in the later half of the requests, as far as they go.
+    late: VecDeque<Reuse>,
+    /// How often each node was used; given up where there are too many.
+    uses: Option<Vec<u32>>,
+}
+
+/// Whole blocks of a request that hit from a capacity on, one more with each block of it, and then a partial one.
+#[derive(Clone, Copy, Debug)]
+struct Reuse {
+    request: u32,
+    from: u32,
+    blocks: u32,
+    tail_tokens: u32,
+}
+
+/// Most nodes of which uses and parents are kept.
+pub(crate) const COUNTED: usize = 1 << 24;
+
+/// A prefix that several requests have, and beyond which they part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPrefix {
+    /// Its length in tokens.
+    pub tokens: u64,
+    /// Requests that have it.
+    pub requests: u32,
+}
+
+impl SharedPrefix {
+    /// Tokens that all but the first of them need not compute.
+    #[must_use]
+    pub fn reuse_tokens(&self) -> u64 {
+        self.tokens * u64::from(self.requests - 1)
+    }
 }
 
 impl Profile {
@@ -64,6 +107,8 @@ impl Profile {
             last: Vec::new(),
             tree: Vec::new(),
             gained: Vec::new(),
+            tails: HashMap::new(),
+            block_size: 0,
             unique: 0,
             block_accesses: 0,
             longest: 0,
@@ -72,6 +117,9 @@ impl Profile {
             ages: [0; AGES],
             classes: vec![ClassCount::default()],
             without_blocks: 0,
+            repeated: 0,
+            late: VecDeque::new(),
+            uses: Some(Vec::new()),
         }
     }
 
@@ -80,7 +128,7 @@ impl Profile {
     pub fn of(trace: &Trace, mode: Mode) -> Self {
         let mut profile = Self::new(mode);
         for index in 0..trace.requests.len() {
-            profile.add(trace, index, trace.chain(index));
+            profile.add(trace, index, &trace.chain(index));
         }
         profile
     }
@@ -104,37 +152,96 @@ impl Profile {
     /// Tokens that lru hits with each of these capacities, in blocks.
     #[must_use]
     pub fn lru_hits(&self, capacities: &[u64]) -> Vec<u64> {
-        let hits = self.curve();
-        let most = hits.last().copied().unwrap_or(0);
-        capacities.iter().map(|&c| hits.get(c as usize).copied().unwrap_or(most)).collect()
+        let mut hits = vec![self.hit_tokens; capacities.len()];
+        let mut wanted: Vec<usize> = (0..capacities.len()).collect();
+        wanted.sort_by_key(|&at| capacities[at]);
+        let mut wanted = wanted.into_iter().peekable();
+        for (capacity, tokens) in self.curve().enumerate() {
+            while let Some(at) = wanted.next_if(|&at| capacities[at] == capacity as u64) {
+                hits[at] = tokens;
+            }
+            if wanted.peek().is_none() {
+                break;
+            }
+        }
+        hits
+    }
+
+    /// The same of the later half of the requests, those with index n / 2 and above.
+    #[must_use]
+    pub fn lru_hits_last_half(&self, capacities: &[u64]) -> Vec<u64> {
+        let size = u64::from(self.block_size);
+        let hits = |&capacity: &u64| {
+            let tokens = |reuse: &Reuse| {
+                let room = (capacity + 1).saturating_sub(reuse.from.into());
+                let tail = if room > reuse.blocks.into() { reuse.tail_tokens.into() } else { 0 };
+                room.min(reuse.blocks.into()) * size + tail
+            };
+            self.late.iter().map(tokens).sum()
+        };
+        capacities.iter().map(hits).collect()
+    }
+
+    /// Prefixes that several requests share, each as far as all of them have it: at most `n` of those that save most and
+    /// `n` of those that most requests have. `None` where there are more than 2^24 distinct blocks, or none are known.
+    #[must_use]
+    pub fn shared_prefixes(&self, trace: &Trace, n: usize) -> Option<[Vec<SharedPrefix>; 2]> {
+        let uses = self.uses.as_ref().filter(|uses| uses.len() <= trace.parents.len())?;
+        let mut depths = vec![0_u32; uses.len()];
+        let mut goes_on = vec![false; uses.len()];
+        for (node, &used) in uses.iter().enumerate() {
+            let parent = trace.parents[node];
+            depths[node] = if parent == ROOT { 1 } else { depths[parent as usize] + 1 };
+            if parent != ROOT && uses[parent as usize] == used {
+                goes_on[parent as usize] = true;
+            }
+        }
+        let ends = (0..uses.len()).filter(|&node| uses[node] > 1 && !goes_on[node]);
+        let size = u64::from(self.block_size);
+        let mut found: Vec<SharedPrefix> = ends
+            .map(|node| SharedPrefix {
+                tokens: u64::from(depths[node]) * size,
+                requests: uses[node],
+            })
+            .collect();
+        let mut most = |key: fn(&SharedPrefix) -> (u64, u64)| {
+            found.sort_by_key(|prefix| std::cmp::Reverse(key(prefix)));
+            found.iter().copied().take(n).collect()
+        };
+        Some([
+            most(|prefix| (prefix.reuse_tokens(), prefix.tokens)),
+            most(|prefix| (prefix.requests.into(), prefix.tokens)),
+        ])
     }
 
     /// The smallest capacity, in blocks, with which lru hits this share of the ceiling; 0 where nothing hits.
     #[must_use]
     pub fn capacity_for(&self, share: f64) -> u64 {
         let wanted = (self.hit_tokens as f64 * share).ceil() as u64;
-        self.curve().partition_point(|&hits| hits < wanted) as u64
+        self.curve().take_while(|&hits| hits < wanted).count() as u64
     }
 
-    fn curve(&self) -> Vec<u64> {
-        let (mut rate, mut hits) = (0, 0);
-        let add = |&change: &i64| {
-            rate += change;
-            hits += rate;
-            hits as u64
-        };
-        self.gained.iter().map(add).collect()
+    /// Tokens that lru hits with no block, one, two and so on, until it hits all that it can.
+    fn curve(&self) -> impl Iterator<Item = u64> + '_ {
+        let (mut blocks, mut hits) = (0_i64, 0_u64);
+        self.gained.iter().enumerate().map(move |(capacity, &change)| {
+            blocks += i64::from(change);
+            hits += blocks as u64 * u64::from(self.block_size);
+            if !self.tails.is_empty() {
+                hits += self.tails.get(&capacity).copied().unwrap_or(0);
+            }
+            hits
+        })
     }
 
     /// Counts request `index`; `trace` has it and those before it, without their blocks.
     fn add(&mut self, trace: &Trace, index: usize, chain: &[u32]) {
         let (request, size) = (&trace.requests[index], trace.block_size);
-        let full = request.input_tokens / size;
-        let (used, usable) = match self.mode {
-            Mode::Trace => (request.blocks, request.blocks),
-            Mode::Engine | Mode::Timed => {
-                (request.blocks.min(full), request.input_tokens.saturating_sub(1) / size)
-            }
+        self.block_size = size;
+        let used = trace.blocks(index, self.mode);
+        let usable = match self.mode {
+            Mode::Trace => used,
+            Mode::Engine | Mode::Timed => request.input_tokens.saturating_sub(1) / size,
         };
         self.block_accesses += u64::from(used);
         self.longest = self.longest.max(used);
@@ -151,10 +258,12 @@ impl Profile {
                 self.last[chain[at] as usize] = index as u32;
                 at += 1;
             }
+            let again = start == 0 && at == used as usize;
+            self.repeated += u64::from(again && trace.blocks(user as usize, self.mode) == used);
             let end = at.min(usable as usize).max(start);
             let newer = self.unique - self.below(user);
-            let tokens = self.reuse(newer, start..end, request.input_tokens, size);
-            self.change(user, start as i64 - at as i64);
+            let tokens = self.reuse(newer, start..end, request.input_tokens, index);
+            self.change(user, (at - start) as u32);
             hit_tokens += tokens;
             let since = request.timestamp_ms.abs_diff(trace.requests[user as usize].timestamp_ms);
             self.ages[(u64::BITS - since.leading_zeros()).min(AGES as u32 - 1) as usize] += tokens;
@@ -168,7 +277,12 @@ impl Profile {
             self.last[node as usize] = index as u32;
             self.unique += 1;
         }
-        self.append(used.into());
+        self.append(used);
+        let half = (index as u32).div_ceil(2);
+        while self.late.front().is_some_and(|reuse| reuse.request < half) {
+            self.late.pop_front();
+        }
+        self.count_uses(&chain[..used as usize]);
         self.hit_tokens += hit_tokens;
         let class = usize::from(trace.class_of.get(index).copied().unwrap_or(0));
         if class >= self.classes.len() {
@@ -180,6 +294,19 @@ impl Profile {
         class.hit_tokens += hit_tokens;
     }
 
+    fn count_uses(&mut self, nodes: &[u32]) {
+        let Some(uses) = &mut self.uses else { return };
+        for &node in nodes {
+            if node as usize >= uses.len() {
+                uses.resize(node as usize + 1, 0);
+            }
+            uses[node as usize] += 1;
+        }
+        if uses.len() > COUNTED {
+            self.uses = None;
+        }
+    }
+
     fn last_user(&mut self, node: u32) -> u32 {
         if node as usize >= self.last.len() {
             self.last.resize(node as usize + 1, NEVER);
@@ -188,50 +315,58 @@ impl Profile {
     }
 
     /// Notes that the blocks at these depths hit with more than `newer` blocks: the first with one more. The tokens.
-    fn reuse(&mut self, newer: u64, depths: std::ops::Range<usize>, input: u32, size: u32) -> u64 {
+    fn reuse(&mut self, newer: u64, depths: Range<usize>, input: u32, index: usize) -> u64 {
+        let size = self.block_size;
         let most = newer as usize + depths.len() + 2;
         if self.gained.len() < most {
             self.gained.resize(most, 0);
         }
-        let mut tokens = 0;
+        let mut left = 0;
         let tail = (u64::from(input) < depths.end as u64 * u64::from(size)) && !depths.is_empty();
         let whole = depths.len() - usize::from(tail);
         let from = newer as usize + 1;
-        self.gained[from] += i64::from(size);
-        self.gained[from + whole] -= i64::from(size);
-        tokens += whole as u64 * u64::from(size);
+        self.gained[from] += 1;
+        self.gained[from + whole] -= 1;
         if tail {
-            let left = u64::from(input) - (depths.end as u64 - 1) * u64::from(size);
-            self.gained[from + whole] += left as i64;
-            self.gained[from + whole + 1] -= left as i64;
-            tokens += left;
+            left = u64::from(input) - (depths.end as u64 - 1) * u64::from(size);
+            *self.tails.entry(from + whole).or_default() += left;
+        }
+        let tokens = whole as u64 * u64::from(size) + left;
+        if tokens > 0 {
+            self.late.push_back(Reuse {
+                request: index as u32,
+                from: from as u32,
+                blocks: whole as u32,
+                tail_tokens: left as u32,
+            });
         }
         tokens
     }
 
     /// Nodes whose last user is request `index` or one before it.
     fn below(&self, index: u32) -> u64 {
-        let (mut at, mut sum) = (index as usize + 1, 0);
+        let (mut at, mut sum) = (index as usize + 1, 0_u32);
         while at > 0 {
-            sum += self.tree[at - 1];
+            sum = sum.wrapping_add(self.tree[at - 1]);
             at &= at - 1;
         }
-        sum as u64
+        sum.into()
     }
 
-    fn change(&mut self, index: u32, by: i64) {
+    /// Request `index` is no longer the last user of `nodes` nodes.
+    fn change(&mut self, index: u32, nodes: u32) {
         let mut at = index as usize + 1;
         while at <= self.tree.len() {
-            self.tree[at - 1] += by;
+            self.tree[at - 1] = self.tree[at - 1].wrapping_sub(nodes);
             at += at & at.wrapping_neg();
         }
     }
 
-    fn append(&mut self, nodes: i64) {
+    fn append(&mut self, nodes: u32) {
         let at = self.tree.len() + 1;
         let (mut from, stop, mut sum) = (at - 1, at - (at & at.wrapping_neg()), nodes);
         while from > stop {
-            sum += self.tree[from - 1];
+            sum = sum.wrapping_add(self.tree[from - 1]);
             from &= from - 1;
         }
         self.tree.push(sum);
@@ -239,8 +374,8 @@ impl Profile {
 }
 
 impl Sink for Profile {
-    fn request(&mut self, trace: &Trace, chain: &[u32]) -> Result<(), String> {
-        self.add(trace, trace.requests.len() - 1, chain);
+    fn request(&mut self, trace: &Trace, index: usize, chain: &[u32]) -> Result<(), String> {
+        self.add(trace, index, chain);
         Ok(())
     }
 }

@@ -8,8 +8,12 @@ fn row(at: u64, input: u32, ids: &[u32], more: &str) -> String {
     ) + "\n"
 }
 
-const SIZE: TraceDefaults =
-    TraceDefaults { form: crate::Form::ByContent, block_size: Some(10), time_unit: None };
+const SIZE: TraceDefaults = TraceDefaults {
+    form: crate::Form::ByContent,
+    block_size: Some(10),
+    time_unit: None,
+    sort: false,
+};
 
 #[test]
 fn what_is_reused_how_long_after_and_by_which_class() {

@@ -226,15 +226,16 @@ impl<'a> PreparedTrace<'a> {
         named.max().map_or(0, |last| last as usize + 1)
     }
 
-    /// What a policy may know of request `i`: its session (0: none), and its turn.
+    /// What a policy may know of request `i`: its session (0: none), its turn, and its class (0: none).
     fn meta(&self, i: usize, turns: &mut [u32]) -> Meta {
+        let class = self.trace.class_of.get(i).copied().unwrap_or(0).into();
         match self.trace.requests[i].session {
-            NO_SESSION => Meta::default(),
+            NO_SESSION => Meta { class, ..Meta::default() },
             session => {
                 let turn = &mut turns[session as usize];
                 *turn += 1;
                 let id = self.trace.sessions[session as usize];
-                Meta { session: id, turn: *turn - 1, ..Meta::default() }
+                Meta { session: id, turn: *turn - 1, class, ..Meta::default() }
             }
         }
     }
@@ -246,13 +247,12 @@ impl<'a> PreparedTrace<'a> {
             return &[];
         }
         let (from, until) = (self.plan.offsets[i] as usize, self.plan.offsets[i + 1] as usize);
-        &self.plan.next_use[from..until]
+        &self.plan.next_uses(self.trace)[from..until]
     }
 
     /// Adds the keys of the first `blocks` blocks of request `i`.
     fn keys(&self, i: usize, blocks: usize, keys: &mut Vec<Key>) {
-        let (nodes, all) = (&self.trace.chain(i)[..blocks], &self.plan.keys[..]);
-        keys.extend(nodes.iter().map(|&node| all[node as usize]));
+        self.plan.extend_keys(&self.trace.prefix(i, blocks), keys);
     }
 
     fn serve(

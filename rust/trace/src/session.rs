@@ -53,6 +53,15 @@ pub(crate) struct Sessions {
 }
 
 impl SessionName {
+    /// Whether it names a chat, as a parent; -1 does not.
+    fn is_chat(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Integer(number) => *number >= 0,
+            Self::Text(name) => !name.is_empty() && name != "-1",
+        }
+    }
+
     /// The number by which policies know the session: the same that an engine passes for that name.
     /// A number that no engine can pass (0 means no session there) is hashed as its text.
     fn id(&self) -> u64 {
@@ -83,13 +92,14 @@ impl Sessions {
         number
     }
 
-    /// The session of a chat: that of its parent, or a new one if no row had the parent.
+    /// The session of a chat: that of its parent or of a chat that named it as its parent, else a new one.
     pub fn of_chat(&mut self, chat: SessionName, parent: &SessionName) -> u32 {
-        let session = match self.chats.get(parent) {
-            Some(&session) => session,
-            None => self.number(chat.clone()),
-        };
+        let known = self.chats.get(parent).or_else(|| self.chats.get(&chat)).copied();
+        let session = known.unwrap_or_else(|| self.number(chat.clone()));
         self.chats.insert(chat, session);
+        if parent.is_chat() {
+            self.chats.entry(parent.clone()).or_insert(session);
+        }
         session
     }
 }

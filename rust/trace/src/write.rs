@@ -10,7 +10,7 @@ use crate::error::{TraceError, plain};
 use crate::forest::{NO_SESSION, Trace, TraceRequest};
 use crate::lcsllm;
 use crate::load::{TraceDefaults, read_into};
-use crate::plan::{Mode, NEVER};
+use crate::plan::{Mode, NEVER, ReplayPlan};
 
 /// A form that [`Trace::write`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Trace {
                 let chains = self.requests.iter().enumerate();
                 let mut row = Vec::new();
                 for (index, request) in chains {
-                    put_row(&mut row, self, index, request, self.chain(index));
+                    put_row(&mut row, self, index, request, &self.chain(index));
                     out.write_all(&row)?;
                 }
                 Ok(())
@@ -77,41 +77,32 @@ impl Trace {
         out: &mut dyn Write,
         put: impl Fn(&mut dyn Write, u32, u32, i64) -> io::Result<()>,
     ) -> io::Result<()> {
-        let next = self.next_accesses();
-        let mut next = next.iter();
+        let plan = self.plan(Mode::Trace);
         for (index, request) in self.requests.iter().enumerate() {
             let seconds = u32::try_from(request.timestamp_ms.div_euclid(1_000)).map_err(|_| {
                 let what =
                     format!("time {} ms: the form holds 0 to 2^32 - 1 s", request.timestamp_ms);
                 io::Error::new(io::ErrorKind::InvalidData, what)
             })?;
-            for (&node, &next) in self.chain(index).iter().zip(&mut next) {
-                put(out, seconds, node, next)?;
+            for (depth, &node) in self.chain(index).iter().enumerate() {
+                put(out, seconds, node, self.next_access(&plan, index, depth))?;
             }
         }
         Ok(())
     }
 
-    /// For each access in the order of the trace, the number, from 1, of the next one to its node; -1 for none.
-    fn next_accesses(&self) -> Vec<i64> {
-        let plan = self.plan(Mode::Trace);
-        let mut next = Vec::with_capacity(plan.next_use.len());
-        for (index, pair) in plan.offsets.windows(2).enumerate() {
-            let accesses = pair[0]..pair[1];
-            debug_assert_eq!(accesses.end - accesses.start, u64::from(self.requests[index].blocks));
+    /// The number, from 1, of the next access to the node at `depth` of request `index`; -1 for none.
+    fn next_access(&self, plan: &ReplayPlan, index: usize, depth: usize) -> i64 {
+        match plan.next_uses(self)[plan.offsets[index] as usize + depth] {
+            NEVER => -1,
             // A node keeps its depth, so the access in a later request is as far from that request's first.
-            next.extend(accesses.clone().map(|at| match plan.next_use[at as usize] {
-                NEVER => -1,
-                later => (plan.offsets[later as usize] + (at - accesses.start)) as i64 + 1,
-            }));
+            later => (plan.offsets[later as usize] + depth as u64) as i64 + 1,
         }
-        next
     }
 
     fn write_lcsllm(&self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.lcsllm_header())?;
-        let next = self.next_accesses();
-        let mut next = next.iter();
+        let plan = self.plan(Mode::Trace);
         let mut before: Vec<Option<(u64, u32)>> = vec![None; self.sessions.len()];
         for (index, request) in self.requests.iter().enumerate() {
             let chat = index as u64;
@@ -131,9 +122,9 @@ impl Trace {
             }
             let class = self.class_of.get(index).copied().unwrap_or(0).saturating_sub(1);
             out.write_all(&[class.min(lcsllm::CLASSES as u8 - 1), 0, 0, 0, 0, 0, 0, 0])?;
-            for (&node, &next) in self.chain(index).iter().zip(&mut next) {
+            for (depth, &node) in self.chain(index).iter().enumerate() {
                 out.write_all(&u64::from(node).to_le_bytes())?;
-                out.write_all(&next.to_le_bytes())?;
+                out.write_all(&self.next_access(&plan, index, depth).to_le_bytes())?;
             }
         }
         Ok(())
@@ -148,7 +139,8 @@ impl Trace {
         header.extend(lcsllm::MAGIC);
         header.extend(lcsllm::VERSION.to_le_bytes());
         header.extend((self.requests.len() as u64).to_le_bytes());
-        header.extend((self.nodes.len() as u64).to_le_bytes());
+        let accesses = self.requests.iter().map(|request| u64::from(request.blocks));
+        header.extend(accesses.sum::<u64>().to_le_bytes());
         header.extend((self.parents.len() as u64).to_le_bytes());
         header.extend(u64::from(longest).to_le_bytes());
         header.extend(micros(self.requests.first()));
@@ -189,8 +181,7 @@ struct Rows<'a> {
 }
 
 impl Sink for Rows<'_> {
-    fn request(&mut self, trace: &Trace, chain: &[u32]) -> Result<(), String> {
-        let index = trace.requests.len() - 1;
+    fn request(&mut self, trace: &Trace, index: usize, chain: &[u32]) -> Result<(), String> {
         put_row(&mut self.row, trace, index, &trace.requests[index], chain);
         self.out
             .write_all(&self.row)

@@ -41,5 +41,6 @@ TWINS: dict[str, type[Twin]] = {
     "next-use": keys.NextUse,
     "opt": keys.Opt,
     "opt-forced": keys.Opt,
+    "belady-compute": keys.BeladyCompute,
     "infinite": keys.Lru,
 }

@@ -190,6 +190,38 @@ class Opt(Ranking):
         return (NEVER - block["next"],)
 
 
+class BeladyCompute(Opt):
+    """Longest until the next use, by cost; requests are counted by what hits and what is new."""
+
+    def __init__(self, capacity: int, **options: int) -> None:
+        super().__init__(capacity, **options)
+        self.request = 0
+        self.is_known = False
+        self.inserted: int | None = None
+
+    def insert(self, block: Block, use: Use) -> None:
+        if self.inserted != self.now:
+            self.request += not self.is_known
+            self.is_known, self.inserted = False, self.now
+        super().insert(block, use)
+
+    def hit(self, block: Block, use: Use) -> None:
+        if block["next"] != NEVER:
+            self.request, self.is_known = block["next"], True
+        super().hit(block, use)
+
+    def wait(self, block: Block) -> float:
+        if block["next"] == NEVER:
+            return math.inf
+        width = max((block.depth + 1).bit_length() - 6, 0)  # of 32 classes an octave
+        place = (block.depth + 1) >> width << width
+        cost = 1 + (place - 1) / self.options["attention_blocks"]
+        return float((block["next"] - self.request) / cost)
+
+    def victim(self, leaves: list[Block]) -> Block:
+        return min(leaves, key=lambda b: (-self.wait(b), *self.key(b), -b.depth, b.id))
+
+
 class NextUse(Opt):
     """Farthest next use, then least recently used."""
 

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kvframe.traces.forms.engines import NO_TIMES
-from kvframe.traces.forms.hashes import SESSION
+from kvframe.traces.forms.hashes import NO_TIMES, SESSION
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
 from kvframe.traces.values import count, first_of, millis, token_blocks
@@ -69,11 +68,16 @@ class Conversations(TraceReader):
     lacks = "tokens"
 
     def recognises(self, head: Head) -> bool:
-        first = head.first
-        messages = first_of(first, _LISTS)
-        if not isinstance(messages, list) or not messages or "body" in first:
-            return False
-        return isinstance(messages[0], dict) and "model" not in _keys_of_request(first)
+        for record in head.records:
+            if not isinstance(record.value, dict) or "body" in record.value:
+                return False
+            messages = first_of(record.value, _LISTS)
+            if not isinstance(messages, list):
+                return False
+            if messages:  # a conversation may have no message
+                is_request = "model" in _keys_of_request(record.value)
+                return isinstance(messages[0], dict) and not is_request
+        return False
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row an answer; a prompt without one is a row too."""

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from kvframe.errors import TraceError
-from kvframe.traces.forms.hashes import OUTPUT, SESSION, TIME
+from kvframe.traces.forms.hashes import NO_TIMES, OUTPUT, SESSION, TIME
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
 from kvframe.traces.values import count, first_of, ids_of, is_number, millis, token_blocks
 
 NO_OUTPUT = "the form does not say how many tokens were generated: 0 are assumed"
-NO_TIMES = "the form has no times: requests are read as one second apart"
 WINDOW = 65_536
 """How many requests a log's order is put right within: what runs at once is written as it ends."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+from kvframe.traces.forms.hashes import NO_TIMES
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
 from kvframe.traces.values import count, is_number, millis
 
@@ -88,7 +89,7 @@ class Lengths(TraceReader):
                 for what in ("time", "input", "output", "session", "kind")
             )
             if time is None:
-                given.remark("the form has no times: requests are read as one second apart")
+                given.remark(NO_TIMES)
             last = (
                 last + 1_000 if time is None else millis(time, given.time_unit or self.unit(time))
             )

@@ -88,7 +88,14 @@ class LCSLLM(_Native):
     title = "libCacheSim's lcsllm"
 
     def recognises(self, head: Head) -> bool:
-        return head.data.startswith(LCSLLM_MAGIC)
+        return head.data[2:8] == LCSLLM_MAGIC[2:]
+
+    def check(self, head: Head) -> None:
+        """Raises `TraceError` for another version than 1, which the magic number's start says."""
+        if self.recognises(head) and not head.data.startswith(LCSLLM_MAGIC):
+            version = int.from_bytes(head.data[:2], "little")
+            what = f"lcsllm of version {version}: this kvframe reads version 1"
+            raise TraceError(f"{head.name}: {what}", head.name)
 
 
 class LCP(TraceReader):

@@ -305,6 +305,7 @@ const POLICIES: &[(&str, Make)] = &[
     ("next-use", |_| rank_order(NextUse::default())),
     ("opt", |_| rank_order(Opt::new(true))),
     ("opt-forced", |_| rank_order(Opt::new(false))),
+    ("belady-compute", |o| class_heads(BeladyCompute::new(o.attention_blocks))),
     ("infinite", |_| Box::new(Lru::default())),
 ];
 

@@ -41,7 +41,7 @@ options! {
     half_life_ticks = 4_096,
     /// wlfu: how much later the last use seems for each factor of e in hits.
     bonus_ticks = 1_000,
-    /// gdsf, cost, marconi: blocks before one for which attention takes as much as all the rest.
+    /// gdsf, cost, marconi, belady-compute: blocks before one for which attention takes as much as all the rest.
     attention_blocks = 2_048,
     /// marconi: what the cost to compute a block again weighs beside recency.
     alpha_percent = 1,

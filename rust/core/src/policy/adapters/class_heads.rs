@@ -64,6 +64,10 @@ pub trait Classes: Clone + Send + 'static {
     fn options(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// See [`Eviction::needs_future`].
+    fn needs_future(&self) -> bool {
+        false
+    }
 }
 
 /// The evictable leaves, by class.
@@ -261,6 +265,10 @@ impl<P: Classes> Eviction for ClassHeads<P> {
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {
         Heads::of(&self.heaps, view.pool).lowest()
+    }
+
+    fn needs_future(&self) -> bool {
+        self.policy.needs_future()
     }
 
     fn options(&self) -> Vec<(&'static str, u64)> {

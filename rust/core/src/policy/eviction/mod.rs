@@ -1,6 +1,7 @@
 //! The built-in eviction policies.
 
 mod arc;
+mod belady_compute;
 mod fifo;
 mod foresight;
 mod greedy_dual;
@@ -23,6 +24,7 @@ mod twoq;
 mod workload;
 
 pub use arc::Arc;
+pub use belady_compute::BeladyCompute;
 pub use fifo::Fifo;
 pub use foresight::{Foresight, Tuning};
 pub use greedy_dual::{Cost, Gdsf, GreedyDual};
