@@ -29,7 +29,7 @@ DRAWS = 2_000
 LEVEL = 0.95
 _SEED = 20_261
 # Of sums of floats: no difference.
-_NOISE = 1e-12
+NOISE = 1e-12
 # Weights drawn at a time: 32 MiB of them.
 _AT_ONCE = 4_000_000
 
@@ -102,11 +102,11 @@ def simultaneous(estimate: Floats, drawn: Floats, level: float = LEVEL) -> Inter
         level: As 0.95.
     """
     error = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(len(estimate))
-    error[error < _NOISE] = 0  # as of two that differ alike in every session
+    error[error < NOISE] = 0  # as of two that differ alike in every session
     scale = np.where(error > 0, error, np.inf)
     largest = np.abs((drawn - estimate) / scale).max(axis=1, initial=0.0)
     reach = float(np.quantile(largest, level, method="higher")) if len(largest) else 0.0
     own = np.where(error > 0, np.abs(estimate) / scale, np.inf)
-    own[np.abs(estimate) < _NOISE] = 0
+    own[np.abs(estimate) < NOISE] = 0
     p = (1 + (largest[:, None] >= own).sum(axis=0)) / (1 + len(drawn))
     return Intervals(estimate, estimate - reach * error, estimate + reach * error, p)

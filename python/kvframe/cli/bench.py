@@ -24,6 +24,7 @@ from kvframe.cli import INTERRUPTED, NearestGroup
 from kvframe.cli.compare import compare
 from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
+from kvframe.cli.report import plot, report
 from kvframe.cli.reuse import reuse
 from kvframe.cli.serve import serve
 from kvframe.cli.tune import tune
@@ -177,6 +178,11 @@ def bench(context: click.Context) -> None:
     help="Keep every finished cell here; a later run reuses them.",
 )
 @click.option(
+    "--content",
+    is_flag=True,
+    help="Also keep what the caches hold over time, for `kvframe bench report`.",
+)
+@click.option(
     "--min-hit-rate",
     type=float,
     metavar="RATE",
@@ -227,30 +233,13 @@ def run(
         for name, value in read_sweep(sweep).items():
             if context.get_parameter_source(name) == default:
                 asked[name] = value
+    if asked["content"] and asked["out"] is None:
+        raise click.UsageError("--content: needs --out, where it is kept", context)
     if shard is not None:
         if asked["out"] is None:
             raise click.UsageError("--shard: needs --out, where the parts meet", context)
         asked["shard"] = parse_shard(shard)
     context.exit(_execute(Request(**asked), dry_run=dry_run))
-
-
-@bench.command(short_help="Draw hit rate against capacity.")
-@click.argument("results", metavar="DIR|FILE.json|-")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.png|FILE.svg",
-    help="The picture; the suffix chooses its format.",
-)
-def plot(results: str, output: Path) -> None:
-    """Draw hit rate against capacity from a result directory or a run's JSON."""
-    # matplotlib is an extra, and slow to import.
-    from kvframe.bench.plot import save
-    from kvframe.bench.results import read_cells
-
-    save(read_cells(results), output)
 
 
 @bench.command()
@@ -301,6 +290,8 @@ def check(
     context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
 
+bench.add_command(report)
+bench.add_command(plot)
 bench.add_command(reuse)
 bench.add_command(compare)
 bench.add_command(curve)

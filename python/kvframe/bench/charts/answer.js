@@ -1,0 +1,99 @@
+// The two questions that are put to the numbers here: the best policy of a cache size, and two policies compared.
+
+const GIB = 2 ** 30;
+
+/** The place of the pair (one, other), one < other, among all pairs of `count`. */
+const pairAt = (one, other, count) => one * count - (one * (one + 1)) / 2 + other - one - 1;
+
+/** How far `a` is ahead of `b` at the size number `at`: {difference, low, high}, shares; the mean where `at` is
+ *  the number of sizes. No interval where the requests were not kept. */
+function ahead(traffic, a, b, at) {
+  const { policies, rates, errors, reach } = traffic;
+  const one = policies.indexOf(a), other = policies.indexOf(b);
+  const sizes = traffic.sizes.length;
+  const mean = (row) => row.reduce((sum, value) => sum + value, 0) / sizes;
+  const of = (row) => (at === sizes ? mean(row) : row[at]);
+  const difference = of(rates[one]) - of(rates[other]);
+  if (!errors) return { difference };
+  const error = one === other ? 0 : errors[at][pairAt(Math.min(one, other), Math.max(one, other), policies.length)];
+  return { difference, low: difference - reach * error, high: difference + reach * error };
+}
+
+const isReal = ({ low, high }) => low > 0 || high < 0;
+
+/** `values` at so many blocks, between measured sizes along the logarithm of the size. */
+function between(sizes, values, blocks) {
+  const next = sizes.findIndex((size) => size >= blocks);
+  if (sizes[next] === blocks || next === 0) return values[next];
+  const part = Math.log(blocks / sizes[next - 1]) / Math.log(sizes[next] / sizes[next - 1]);
+  return values[next - 1] + part * (values[next] - values[next - 1]);
+}
+
+/** The best policy at a number of blocks, or why there is none: {best, rate, baseline, optimum, equals, exact}. */
+function bestAt(traffic, blocks) {
+  const { sizes, policies, rates, references } = traffic;
+  if (blocks < sizes[0] || blocks > sizes.at(-1)) return { outside: true };
+  const found = policies.map((name, i) => ({ name, rate: between(sizes, rates[i], blocks) }));
+  const most = Math.max(...found.map(({ rate }) => rate));
+  const tops = found.filter(({ rate }) => rate === most);
+  const best = tops.find(({ name }) => name === "lru") || tops[0];
+  const gap = sizes.map((size) => Math.abs(Math.log(size / blocks)));
+  const nearest = gap.indexOf(Math.min(...gap));
+  const against = (name) => ahead(traffic, best.name, name, nearest);
+  const equals = traffic.errors
+    ? policies.filter((name) => name !== best.name && !isReal(against(name))) : [];
+  const optimum = references.opt ? between(sizes, references.opt, blocks) : null;
+  const baseline = policies.includes("lru") ? found[policies.indexOf("lru")].rate : null;
+  return { best: best.name, rate: best.rate, baseline, optimum, equals, nearest, exact: sizes.includes(blocks),
+    lead: baseline == null || best.name === "lru" ? null : against("lru") };
+}
+
+/** "a, b and c"; of many, how many. */
+function list(names, most = 6) {
+  if (names.length > most) return `${names.length} others`;
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
+}
+
+const interval = ({ difference, low, high }) =>
+  low == null ? "" : ` [${minus(grouped(100 * low, pointDigits(difference)))}, ${minus(grouped(100 * high, pointDigits(difference)))}]`;
+
+/** The answer in words, as parts: [text, strong text, …]. */
+function sentenceOf(traffic, found, where) {
+  const { best, baseline, lead, equals } = found;
+  if (best === "lru") {
+    const near = equals.length ? ` ${list(equals)} ${equals.length > 1 ? "are" : "is"} not told apart from it.` : "";
+    return [`At ${where}, `, "lru", ` would do: none of ${traffic.policies.length} policies hits more.${near}`];
+  }
+  if (lead && lead.low != null && !isReal(lead)) {
+    return [`At ${where}, `, "lru", " would do: ", best, ` leads by ${FORMATS.gap(lead.difference)} points${interval(lead)}, which may be chance.`];
+  }
+  const near = equals.filter((name) => name !== best);
+  const also = near.length ? ` ${list(near)} ${near.length > 1 ? "are" : "is"} not told apart from it.` : "";
+  const by = lead && lead.low != null ? `: ${FORMATS.points(lead.difference)} points over lru${interval(lead)}` : "";
+  return [`At ${where}, `, best, ` hits most${by}.${also}`];
+}
+
+/** What a host tier beside the pool can save at most: it is as if the pool were that much larger, and what it adds
+ *  comes over a link. {from, to, load, compute, saved}: shares of prompt tokens, seconds a token, share of prefill. */
+function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
+  const { sizes, policies, rates, references } = traffic;
+  if (pool < sizes[0] || pool > sizes.at(-1)) return null;
+  const row = rates[policies.indexOf(name)];
+  const from = between(sizes, row, pool);
+  const both = pool + host;
+  const most = references.infinite ? references.infinite[0] : null;
+  if (both > sizes.at(-1) && most == null) return null;
+  const to = both > sizes.at(-1) ? most : between(sizes, row, both);
+  const load = tokenBytes / link, compute = 1 / prefill;
+  return { from, to, load, compute, saved: Math.max(0, to - from) * (1 - load / compute) };
+}
+
+/** The same in words. */
+function hostSentence({ from, to, load, compute, saved }, name, pool, host) {
+  const micro = (seconds) => `${+(1e6 * seconds).toPrecision(3)} µs`;
+  const cost = `A token comes back in ${micro(load)} and is computed in ${micro(compute)}`;
+  const lift = `Beside ${pool}, ${host} of host memory can lift what ${name} hits from ${FORMATS.share(from)} to ${FORMATS.share(to)} of prompt tokens at most.`;
+  if (load >= compute) return ["", "It does not pay. ", `${cost}: whatever it holds is computed as fast.`];
+  if (saved < 0.01) return ["", "It hardly pays. ", `${lift} ${cost}: that saves ${FORMATS.share(saved)} of prefill at most.`];
+  return ["", "It can pay. ", `${lift} ${cost}: that saves up to ${FORMATS.share(saved)} of prefill.`];
+}
