@@ -80,7 +80,9 @@ def test_plots_need_only_the_contracts_keys(results: Path, tmp_path: Path) -> No
     assert len(Study.read(tmp_path / "plain.json").cells) == len(kept["cells"])
 
 
-def test_every_chart_has_a_file_of_its_own(bench: Command, results: Path, tmp_path: Path) -> None:
+def test_every_chart_has_a_file_of_its_own(bench: Command, small: Path, tmp_path: Path) -> None:
+    bench("run", "--trace", small, "--policy", "lru,fifo", "--capacity", "3", "--out", "results")
+    results = tmp_path / "results"
     done = bench("report", results, "--out", "r.html", "--svg", "pictures")
     drawn = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     names = {f"{file_name(chart)}.svg" for chart in Study.read(results).charts()}

@@ -101,7 +101,8 @@ class Study:
         ]
         facts = {plan.source.name: plan.source.facts for plan in outcome.cells}
         traffic = by_traffic(kept, facts, job.verdicts(outcome).values(), request.warm_up)
-        return cls(Gathered(traffic=traffic, token_bytes=job.token_bytes, sources=[_here]))
+        found = Gathered(traffic=traffic, token_bytes=job.token_bytes, sources=[_here])
+        return cls(together([found]))
 
     @classmethod
     def serve(cls, **asked: Any) -> Study:

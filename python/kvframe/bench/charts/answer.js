@@ -29,6 +29,12 @@ function between(sizes, values, blocks) {
   return values[next - 1] + part * (values[next] - values[next - 1]);
 }
 
+/** The size that was measured, where so many blocks are next to it: GiB are written with few digits. */
+const snapped = (sizes, blocks) => sizes.find((size) => Math.abs(size / blocks - 1) < 0.005) ?? blocks;
+
+/** A size as it was asked for, in GiB. */
+const named = (gib) => (gib >= 1 ? `${+gib.toPrecision(4)} GiB` : bytes(gib * GIB));
+
 /** The best policy at a number of blocks, or why there is none: {best, rate, baseline, optimum, equals, exact}. */
 function bestAt(traffic, blocks) {
   const { sizes, policies, rates, references } = traffic;
@@ -59,7 +65,8 @@ const interval = ({ difference, low, high }) =>
 
 /** The answer in words, as parts: [text, strong text, …]. */
 function sentenceOf(traffic, found, where) {
-  const { best, baseline, lead, equals } = found;
+  const { best, lead, equals } = found;
+  if (traffic.policies.length < 2) return [`At ${where}, `, best, " alone was tried."];
   if (best === "lru") {
     const near = equals.length ? ` ${list(equals)} ${equals.length > 1 ? "are" : "is"} not told apart from it.` : "";
     return [`At ${where}, `, "lru", ` would do: none of ${traffic.policies.length} policies hits more.${near}`];
@@ -69,7 +76,7 @@ function sentenceOf(traffic, found, where) {
   }
   const near = equals.filter((name) => name !== best);
   const also = near.length ? ` ${list(near)} ${near.length > 1 ? "are" : "is"} not told apart from it.` : "";
-  const by = lead && lead.low != null ? `: ${FORMATS.points(lead.difference)} points over lru${interval(lead)}` : "";
+  const by = lead ? `: ${FORMATS.points(lead.difference)} points over lru${interval(lead)}` : "";
   return [`At ${where}, `, best, ` hits most${by}.${also}`];
 }
 
@@ -77,6 +84,7 @@ function sentenceOf(traffic, found, where) {
  *  comes over a link. {from, to, load, compute, saved}: shares of prompt tokens, seconds a token, share of prefill. */
 function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
   const { sizes, policies, rates, references } = traffic;
+  pool = snapped(sizes, pool);
   if (pool < sizes[0] || pool > sizes.at(-1)) return null;
   const row = rates[policies.indexOf(name)];
   const from = between(sizes, row, pool);

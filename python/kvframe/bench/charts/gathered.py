@@ -150,6 +150,8 @@ class Gathered:
 def together(parts: Iterable[Gathered]) -> Gathered:
     """Several results as one; of cells in two of them the later one is taken.
 
+    Traffic of which no cell has a size is left out: there is nothing to compare.
+
     Raises:
         ConfigError: Two traces of one name differ, or two models do.
     """
@@ -164,7 +166,7 @@ def together(parts: Iterable[Gathered]) -> Gathered:
         told = " and ".join(f"{size:,}" for size in sorted(models))
         raise ConfigError(f"these results are of several models: {told} bytes of KV a token")
     return Gathered(
-        traffic=list(found.values()),
+        traffic=[one for one in found.values() if one.sizes],
         servers=[cell for part in every for cell in part.servers],
         rows=[row for part in every for row in part.rows],
         sentences=[text for part in every for text in part.sentences],

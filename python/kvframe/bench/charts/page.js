@@ -101,10 +101,9 @@ function answer() {
 
   function reply() {
     const one = traffic();
-    const blocks = (state.gib * GIB) / blockBytes();
-    const near = one.sizes.find((each) => Math.abs(each / blocks - 1) < 0.005 || Math.abs(each - blocks) < 1);
-    const found = bestAt(one, near || blocks);
-    const where = `${+state.gib.toPrecision(4)} GiB`;
+    const blocks = snapped(one.sizes, (state.gib * GIB) / blockBytes());
+    const found = bestAt(one, blocks);
+    const where = named(state.gib);
     tiles.replaceChildren();
     if (found.outside) {
       const [low, high] = [one.sizes[0], one.sizes.at(-1)].map((each) => bytes(each * blockBytes()));
@@ -117,9 +116,9 @@ function answer() {
     tile(`hit by ${found.best}`, found.rate);
     if (found.best !== "lru") tile("hit by lru", found.baseline);
     tile("the optimum", found.optimum);
-    const size = `${grouped(Math.round(near || blocks))} blocks of ${one.blockSize} tokens`;
-    const how = near ? `${where} is ${size}.` : `${where} is ${size}: between sizes that were measured, so estimated.`;
-    doubt.textContent = `${how} Hit: the share of prompt tokens found in the cache. ${DATA.assumed && state.tokenBytes === DATA.tokenBytes
+    const size = `${grouped(Math.round(blocks))} blocks of ${one.blockSize} tokens`;
+    const how = found.exact ? `${where} is ${size}.` : `${where} is ${size}: between sizes that were measured, so estimated.`;
+    doubt.textContent = `${how} Hit: the share of prompt tokens found in the cache; a point is 1 % of them. Not told apart: the difference may be chance. ${DATA.assumed && state.tokenBytes === DATA.tokenBytes
       ? "The results do not name a model: its KV is assumed." : ""} ${one.doubt ? `${one.doubt}.` : ""}`;
   }
   redraws.push(() => {
@@ -151,8 +150,7 @@ function sizesTable(host) {
     });
     const header = ["cache", "blocks", "hits most", "hit", "points over lru", "optimum", "not told apart"];
     const made = table("The best policy of each size", header, rows, true);
-    const blocks = (state.gib * GIB) / blockBytes();
-    const at = one.sizes.findIndex((size) => Math.abs(size / blocks - 1) < 0.005 || Math.abs(size - blocks) < 1);
+    const at = one.sizes.indexOf(snapped(one.sizes, (state.gib * GIB) / blockBytes()));
     if (at >= 0) made.querySelectorAll("tbody tr")[at].className = "at";
     place.replaceChildren(made);
   };
@@ -183,12 +181,12 @@ function hostQuestion(host) {
     if (!edited) given.host.value = +(4 * state.gib).toPrecision(3);
     const [more, link, prefill] = ["host", "link", "prefill"].map((key) => Number(given[key].value));
     const blocks = (size) => (size * GIB) / blockBytes();
-    const found = bestAt(one, Math.min(Math.max(blocks(state.gib), one.sizes[0]), one.sizes.at(-1)));
-    const name = found.lead && !(found.lead.low > 0) ? "lru" : found.best;
+    const pool = snapped(one.sizes, blocks(state.gib));
+    const found = bestAt(one, Math.min(Math.max(pool, one.sizes[0]), one.sizes.at(-1)));
+    const name = found.lead?.low <= 0 ? "lru" : found.best;
     const tier = link > 0 && prefill > 0
-      ? hostTier(one, name, blocks(state.gib), blocks(more), state.tokenBytes, link * 1e9, prefill) : null;
-    const measured = tier != null;
-    said.replaceChildren(...(measured ? bold(hostSentence(tier, name, `${+state.gib.toPrecision(4)} GiB`, `${more} GiB`))
+      ? hostTier(one, name, pool, blocks(more), state.tokenBytes, link * 1e9, prefill) : null;
+    said.replaceChildren(...(tier != null ? bold(hostSentence(tier, name, named(state.gib), named(more)))
       : ["These results do not reach to such a size."]));
     note.textContent = "A bound from replays, as if the pool were that much larger; link and prefill are assumed, so put in yours. "
       + "Nothing waits for the link here, and no block lies in both.";

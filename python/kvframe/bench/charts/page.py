@@ -43,7 +43,7 @@ def write(gathered: Gathered, title: str | None = None) -> str:
         ConfigError: There is nothing to show.
     """
     if not (gathered.traffic or gathered.servers or gathered.rows):
-        raise ConfigError("nothing to report: the results have no cell and no request")
+        raise ConfigError("nothing to report: the results have no cell of a size and no request")
     heading = title or _title(gathered)
     # In an HTML script a "<" might end it.
     data = msgspec.json.encode(_data(gathered, heading)).decode().replace("<", "\\u003c")
@@ -108,10 +108,10 @@ def _from(gathered: Gathered) -> str:
     one = gathered.traffic[0].first if gathered.traffic else None
     if one is None:
         return f"{len(gathered.policies)} policies on a simulated server"
-    return (
-        f"{one.requests:,} requests, {one.input_tokens / 1e6:,.1f} million prompt tokens, "
-        f"{len(gathered.policies)} policies"
-    )
+    tokens = f"{one.input_tokens:,}"
+    if one.input_tokens >= 1e6:
+        tokens = f"{one.input_tokens / 1e6:,.1f} million"
+    return f"{one.requests:,} requests, {tokens} prompt tokens, {len(gathered.policies)} policies"
 
 
 def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:

@@ -126,15 +126,19 @@ def _errors(estimate: Floats, drawn: Floats) -> tuple[Floats, float]:
 
 
 def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str:
+    if count < 2:
+        return ""
     named = bool((facts.session >= 0).any())
     unit = "sessions" if named else "requests (the trace names no sessions)"
     counted = f"{clusters(facts.session)[1]:,} {unit}"
     seeds = f" and {len(traffic.seeds)} arrival seeds" if len(traffic.seeds) > 1 else ""
-    made = (len(traffic.sizes) + 1) * count * (count - 1) // 2
+    sizes = len(traffic.sizes)
+    made = (sizes + (sizes > 1)) * count * (count - 1) // 2
+    where = f"{sizes} sizes" if sizes > 1 else "one size"
     warm = f"; the first {first:,} requests do not count" if first else ""
     return (
         f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {counted}{seeds}, corrected for "
-        f"all {made:,} differences of {count} policies at {len(traffic.sizes)} sizes{warm}"
+        f"all {made:,} differences of {count} policies at {where}{warm}"
     )
 
 
