@@ -144,6 +144,12 @@ def test_servers(tmp_path: Path) -> None:
     assert list(chart.x) == [0.5, 1.0]
     assert [one.name for one in chart.series] == ["lru", "opt"]
     assert len(chart.said) == 2
+    (change,) = study.charts("load", show="TTFT, mean against lru")
+    lru, opt = (one.y for one in chart.series)
+    assert [one.name for one in change.series] == ["opt"]
+    assert change.series[0].y == pytest.approx(
+        [b / a - 1 for a, b in zip(lru, opt, strict=True) if a and b], abs=1e-4
+    )
     assert {one.choice["show"] for one in study.charts("requests")} == {
         "TTFT", "E2E", "share of the prompt found",
     }  # fmt: skip

@@ -9,9 +9,11 @@ import msgspec
 
 Format = Literal[
     "share", "points", "gap", "seconds", "milliseconds", "number", "count", "blocks", "percent",
-    "factor",
+    "factor", "change",
 ]  # fmt: skip
-"""How a number is written: ``points`` has a sign, ``gap`` has none; both are shares times 100."""
+"""How a number is written: ``points`` and ``change`` have a sign, ``gap`` has none; all three are
+shares times 100.
+"""
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -22,13 +24,15 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         format: How they are written.
         log: Whether it is logarithmic.
         round: Whether ticks stand at round numbers, not at every x.
-        unit: What is written behind a number in a sentence.
+        lead: What is written before a number in a sentence.
+        unit: What is written behind it.
     """
 
     label: str
     format: Format
     log: bool = False
     round: bool = False
+    lead: str = ""
     unit: str = ""
 
 

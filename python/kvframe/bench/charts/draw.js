@@ -44,18 +44,19 @@ const FORMATS = {
   count: (value) => grouped(value),
   percent: (value) => `${grouped(value)} %`,
   factor: (value) => `${+value.toPrecision(4)}`,
+  change: (value) => `${value > 0 ? "+" : ""}${minus(grouped(100 * value, 1))} %`,
 };
 
 /** How ticks are written: as many digits as their distance asks for. */
 function tickText(format, ticks) {
-  const factor = ["share", "points", "gap"].includes(format) ? 100 : 1;
+  const factor = ["share", "points", "gap", "change"].includes(format) ? 100 : 1;
   const step = factor * Math.min(...ticks.slice(1).map((tick, i) => Math.abs(tick - ticks[i])), Infinity);
   const digits = Number.isFinite(step) && step > 0 ? Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) : 0;
-  const unit = { share: " %", seconds: " s", milliseconds: " ms", percent: " %" }[format] || "";
+  const unit = { share: " %", seconds: " s", milliseconds: " ms", percent: " %", change: " %" }[format] || "";
   return (tick) => {
     if (format === "milliseconds") return `${+(1000 * tick).toPrecision(3)} ms`;
     if (format === "seconds") return `${+tick.toPrecision(3)} s`;
-    const sign = format === "points" && tick > 0 ? "+" : "";
+    const sign = ["points", "change"].includes(format) && tick > 0 ? "+" : "";
     return `${sign}${minus(grouped(factor * tick, digits))}${unit}`;
   };
 }
@@ -286,7 +287,7 @@ function names(named, x, place, ys, yAxis, area) {
 function told({ x, series, xAxis, yAxis }, index) {
   const there = series.filter(({ y }) => y[index] != null).sort((a, b) => b.y[index] - a.y[index]);
   const named = there.filter(({ look }) => look !== "rest"), rest = there.length - named.length;
-  const where = `${FORMATS[xAxis.format](x[index])}${xAxis.unit || ""}${xAxis.second ? ` (${xAxis.second(x[index])})` : ""}`;
+  const where = `${xAxis.lead || ""}${FORMATS[xAxis.format](x[index])}${xAxis.unit || ""}${xAxis.second ? ` (${xAxis.second(x[index])})` : ""}`;
   return [
     make("b", {}, where),
     ...named.map(({ name, y, low, high, look }) => make("span", { class: look }, make("i"),

@@ -280,9 +280,9 @@ function chartTable(chart) {
   const at = (one, i) => written(yAxis.format, one.y[i], one.low?.[i], one.high?.[i]);
   const place = (value) => (typeof value === "string" ? value : FORMATS[xAxis.format](value));
   if (chart.form !== "bars" && x.length <= 24) {
-    return [[`${xAxis.label}:`, ...x.map(place)], () => series.map((one) => [one.name, ...x.map((_, i) => at(one, i))])];
+    return [[`${xAxis.label.replace(" (log scale)", "")}:`, ...x.map(place)], () => series.map((one) => [one.name, ...x.map((_, i) => at(one, i))])];
   }
-  return [["", ...series.map(({ name }) => name)], () => x.map((value, i) => [place(value), ...series.map((one) => at(one, i))])];
+  return [[xAxis.label, ...series.map(({ name }) => name)], () => x.map((value, i) => [place(value), ...series.map((one) => at(one, i))])];
 }
 
 // --- two policies -------------------------------------------------------------------------------

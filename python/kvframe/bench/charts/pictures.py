@@ -276,6 +276,8 @@ def _written(form: Format, value: float) -> str:
             return f"{100 * value:.4g} %"
         case "points":
             return f"{100 * value:+.4g}" if value else "0"
+        case "change":
+            return f"{100 * value:+.4g} %" if value else "0 %"
         case "gap":
             return f"{100 * value:.4g}"
         case "seconds":

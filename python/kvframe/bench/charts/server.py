@@ -11,6 +11,7 @@ import numpy as np
 from kvframe.bench.charts.chart import Axis, Chart, Format, Series, rounded
 from kvframe.bench.charts.gathered import Gathered
 from kvframe.bench.charts.over_time import PERCENTS, spread
+from kvframe.bench.policies import BASELINE
 from kvframe.bench.server.cells import ServerCell
 from kvframe.bench.server.requests import RequestRow
 
@@ -31,7 +32,10 @@ _FIGURES: dict[str, tuple[str, str, Format]] = {
 """What is shown of a server: a field of its cell, the label of its axis, and how it is written."""
 
 _LOAD = Axis(
-    label="load: requests a second, times the trace's (log scale)", format="factor", log=True
+    label="load: requests a second, times the trace's (log scale)",
+    format="factor",
+    log=True,
+    lead="load ",
 )
 _PERCENT = Axis(label="per cent of requests", format="percent", round=True, unit=" of requests")
 
@@ -48,21 +52,37 @@ def by_load(gathered: Gathered) -> Iterator[Chart]:
             found = {(cell.policy, cell.load): getattr(cell, field) for cell in cells}
             if all(value is None for value in found.values()):
                 continue
-            series = [
-                Series(name=name, y=rounded(found.get((name, load)) for load in loads))
-                for name in names
-            ]
-            yield Chart(
-                family="load",
-                choice={"show": shown, **_server(trace, capacity)},
-                title=f"{shown} by load: {Path(trace).name}, {capacity:,} blocks",
-                x=loads,
-                series=series,
-                x_axis=_LOAD,
-                y_axis=Axis(label=label, format=form, log=form in ("seconds", "milliseconds")),
-                note=_saturated(cells),
-                said=_said(gathered, trace, capacity),
-            )
+            lines = {name: [found.get((name, load)) for load in loads] for name in names}
+            for against, y_axis in (
+                ("", Axis(label=label, format=form, log=form in ("seconds", "milliseconds"))),
+                (f" against {BASELINE}", Axis(label=f"change from {BASELINE}", format="change")),
+            ):
+                if against and (BASELINE not in lines or len(lines) < 2):
+                    continue
+                drawn = _changes(lines) if against else lines
+                yield Chart(
+                    family="load",
+                    choice={"show": f"{shown}{against}", **_server(trace, capacity)},
+                    title=f"{shown}{against} by load: {Path(trace).name}, {capacity:,} blocks",
+                    x=loads,
+                    series=[Series(name=name, y=rounded(y)) for name, y in drawn.items()],
+                    x_axis=_LOAD,
+                    y_axis=y_axis,
+                    note=_saturated(cells),
+                    said=_said(gathered, trace, capacity),
+                )
+
+
+def _changes(lines: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """Each figure over that of lru, less 1."""
+    return {
+        name: [
+            value / least - 1 if value is not None and least else None
+            for value, least in zip(values, lines[BASELINE], strict=True)
+        ]
+        for name, values in lines.items()
+        if name != BASELINE
+    }
 
 
 def _server(trace: str, capacity: int) -> dict[str, str]:
