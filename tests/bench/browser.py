@@ -39,8 +39,9 @@ class Browser:
         return self.driver.execute_cdp_cmd(command, arguments)
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a script answers."""
-        return self.driver.execute_script(script, *arguments)
+        """What a script answers; in texts any blank is a plain one."""
+        found = self.driver.execute_script(script, *arguments)
+        return found.replace("\xa0", " ") if isinstance(found, str) else found
 
     def settle(self) -> None:
         """Wait until all that was to be drawn is drawn."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Two policies at one size, or on the mean of all sizes (None).
 
     Attributes:
@@ -198,7 +198,7 @@ class Study:
             ) from None
         return pd.DataFrame(self.rows(what))
 
-    def compare(self, one: str, other: str = "lru") -> list[Difference]:
+    def compare(self, one: str, other: str = "lru") -> list[PolicyDifference]:
         """How far ``one`` is ahead of ``other``, at each size and on the mean, for all traffic.
 
         The intervals hold for all pairs of policies and all sizes at once, so any may be picked.
@@ -212,7 +212,7 @@ class Study:
                 for size in (*made.sizes, None):
                     apart, low, high = made.difference(one, other, size)
                     found.append(
-                        Difference(
+                        PolicyDifference(
                             traffic=traffic.label,
                             capacity_blocks=size,
                             difference=apart,

@@ -33,7 +33,7 @@ function between(sizes, values, blocks) {
 const snapped = (sizes, blocks) => sizes.find((size) => Math.abs(size / blocks - 1) < 0.005) ?? blocks;
 
 /** A size as it was asked for, in GiB. */
-const named = (gib) => (gib >= 1 ? `${+gib.toPrecision(4)} GiB` : bytes(gib * GIB));
+const named = (gib) => (gib >= 1 ? `${+gib.toPrecision(4)}${SPACE}GiB` : bytes(gib * GIB));
 
 /** The best policy at a number of blocks, or why there is none: {best, rate, baseline, optimum, equals, exact}. */
 function bestAt(traffic, blocks) {
@@ -60,8 +60,11 @@ function list(names, most = 6) {
   return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
 }
 
+/** "+2.1 points over lru [1.7, 2.6]": a difference in points, with words before its interval. */
+const inPoints = (row, words = "") => `${FORMATS.points(row.difference, row.low, row.high)}${words}${interval(row)}`;
+
 const interval = ({ difference, low, high }) =>
-  low == null ? "" : ` [${minus(grouped(100 * low, pointDigits(difference)))}, ${minus(grouped(100 * high, pointDigits(difference)))}]`;
+  low == null ? "" : ` [${[low, high].map((end) => minus(grouped(100 * end, pointDigits(difference, low, high)))).join(", ")}]`;
 
 /** The answer in words, as parts: [text, strong text, …]. */
 function sentenceOf(traffic, found, where) {
@@ -76,7 +79,7 @@ function sentenceOf(traffic, found, where) {
   }
   const near = equals.filter((name) => name !== best);
   const also = near.length ? ` ${list(near)} ${near.length > 1 ? "are" : "is"} not told apart from it.` : "";
-  const by = lead ? `: ${FORMATS.points(lead.difference)} points over lru${interval(lead)}` : "";
+  const by = lead ? `: ${inPoints(lead, " points over lru")}` : "";
   return [`At ${where}, `, best, ` hits most${by}.${also}`];
 }
 
@@ -98,7 +101,7 @@ function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
 
 /** The same in words. */
 function hostSentence({ from, to, load, compute, saved }, name, pool, host) {
-  const micro = (seconds) => `${+(1e6 * seconds).toPrecision(3)} µs`;
+  const micro = (seconds) => `${+(1e6 * seconds).toPrecision(3)}${SPACE}µs`;
   const cost = `A token comes back in ${micro(load)} and is computed in ${micro(compute)}`;
   const lift = `Beside ${pool}, ${host} of host memory can lift what ${name} hits from ${FORMATS.share(from)} to ${FORMATS.share(to)} of prompt tokens at most.`;
   if (load >= compute) return ["", "It does not pay. ", `${cost}: whatever it holds is computed as fast.`];

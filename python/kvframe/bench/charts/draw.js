@@ -31,20 +31,23 @@ const significant = (value) => {
   const size = Math.abs(value);
   return grouped(value, size === 0 ? 0 : size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);
 };
-const pointDigits = (value) => (Math.abs(value) >= 0.01 ? 1 : 2);
+/** Digits of points: one more where a number, or the end of an interval, would look like none. */
+const pointDigits = (value, ...ends) =>
+  (Math.abs(value) >= 0.01 && !ends.some((end) => end && Math.abs(end) < 0.0005) ? 1 : 2);
+const SPACE = "\u00a0"; // a number and its unit stay together
 /** How a number of each unit is written. */
 const FORMATS = {
-  share: (value) => `${grouped(100 * value, 1)} %`,
-  points: (value) => (value > 0 ? "+" : "") + minus(grouped(100 * value, pointDigits(value))),
+  share: (value) => `${grouped(100 * value, 1)}${SPACE}%`,
+  points: (value, ...ends) => (value > 0 ? "+" : "") + minus(grouped(100 * value, pointDigits(value, ...ends))),
   gap: (value) => minus(grouped(100 * value, pointDigits(value))),
-  seconds: (value) => `${significant(value)} s`,
-  milliseconds: (value) => `${significant(1000 * value)} ms`,
+  seconds: (value) => `${significant(value)}${SPACE}s`,
+  milliseconds: (value) => `${significant(1000 * value)}${SPACE}ms`,
   number: (value) => significant(value),
   blocks: (value) => grouped(value),
   count: (value) => grouped(value),
-  percent: (value) => `${grouped(value)} %`,
+  percent: (value) => `${grouped(value)}${SPACE}%`,
   factor: (value) => `${+value.toPrecision(4)}`,
-  change: (value) => `${value > 0 ? "+" : ""}${minus(grouped(100 * value, 1))} %`,
+  change: (value) => `${value > 0 ? "+" : ""}${minus(grouped(100 * value, 1))}${SPACE}%`,
 };
 
 /** How ticks are written: as many digits as their distance asks for. */
@@ -65,17 +68,16 @@ function bytes(size) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let at = 0;
   while (size >= 1024 && at < units.length - 1) { size /= 1024; at += 1; }
-  return `${+size.toPrecision(size >= 1000 ? 4 : 3)} ${units[at]}`;
+  return `${+size.toPrecision(size >= 1000 ? 4 : 3)}${SPACE}${units[at]}`;
 }
 
 /** A number with its interval, where it has one. */
 function written(format, value, low, high) {
   if (value == null) return "–";
-  const said = FORMATS[format](value);
-  if (low == null || high == null) return said;
-  const ends = [low, high].map((end) => (format === "points" || format === "gap"
-    ? minus(grouped(100 * end, pointDigits(value))) : FORMATS[format](end).replace(/ %| s| ms/, "")));
-  return `${said} [${ends.join(", ")}]`;
+  if (low == null || high == null) return FORMATS[format](value);
+  const ends = [low, high].map((end) => (format === "points"
+    ? minus(grouped(100 * end, pointDigits(value, low, high))) : FORMATS[format](end).split(SPACE)[0]));
+  return `${FORMATS[format](value, low, high)} [${ends.join(", ")}]`;
 }
 
 // --- scales -------------------------------------------------------------------------------------
@@ -183,15 +185,15 @@ function lines(picture, chart, bands, read, clear) {
   ]).filter((value) => value != null && Number.isFinite(value) && (!yAxis.log || value > 0));
   let low = Math.min(...values, ...(yAxis.log ? [] : [0])), high = Math.max(...values, ...(yAxis.log ? [] : [0]));
   if (!values.length) [low, high] = yAxis.log ? [1, 10] : [0, 1];
-  if (low < 0 && -low < 0.02 * high) low = 0; // what is next to nothing needs no room of its own
-  const ticks = yAxis.log ? powerTicks(low, high) : roundTicks(low, high || 1, 5);
+  const dips = low < 0 && -low < 0.15 * high; // below zero by too little for a tick of its own
+  const ticks = yAxis.log ? powerTicks(low, high) : roundTicks(dips ? 0 : low, high || 1, 5);
   const write = tickText(yAxis.format, ticks);
   const xs = scale(x[0], x.at(-1), area.left, area.right, xAxis.log);
-  const ys = scale(ticks[0], ticks.at(-1), area.bottom, area.top, yAxis.log);
+  const ys = scale(dips ? low : ticks[0], ticks.at(-1), area.bottom, area.top, yAxis.log);
   const place = x.length === 1 ? () => (area.left + area.right) / 2 : xs;
   const svg = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   for (const tick of ticks) {
-    const zero = tick === 0 && ticks[0] < 0;
+    const zero = tick === 0 && low < 0;
     svg.append(
       shape("line", { class: zero ? "zero" : "grid", x1: area.left, x2: area.right, y1: ys(tick), y2: ys(tick) }),
       shape("text", { x: area.left - 8, y: ys(tick) + 4, "text-anchor": "end" }, write(tick)),

@@ -143,7 +143,7 @@ function sizesTable(host) {
     const one = traffic();
     const rows = one.sizes.map((size) => {
       const found = bestAt(one, size);
-      const lead = found.lead ? `${FORMATS.points(found.lead.difference)}${interval(found.lead)}` : "–";
+      const lead = found.lead ? inPoints(found.lead) : "–";
       const cells = [grouped(size), found.best, FORMATS.share(found.rate), lead,
         found.optimum == null ? "–" : FORMATS.share(found.optimum), apart(found.equals, one.policies.length)];
       return [bytes(size * blockBytes()), ...cells];
@@ -321,13 +321,13 @@ function compare() {
     const rate = (name) => one.rates[names.indexOf(name)];
     numbers(below, chart.title, ["cache", "blocks", a, b, "difference, points", "real"], () => [
       ...one.sizes.map((size, i) => [bytes(size * blockBytes()), grouped(size), FORMATS.share(rate(a)[i]), FORMATS.share(rate(b)[i]),
-        `${FORMATS.points(rows[i].difference)}${interval(rows[i])}`, one.errors ? (isReal(rows[i]) ? "yes" : "no") : "?"]),
+        inPoints(rows[i]), one.errors ? (isReal(rows[i]) ? "yes" : "no") : "?"]),
     ]);
   });
 }
 
 function comparison(one, a, b, rows, mean) {
-  const told = (row) => `${FORMATS.points(row.difference)} points${interval(row)}`;
+  const told = (row) => inPoints(row, " points");
   const where = one.sizes.length > 1 ? ` on the mean of ${one.sizes.length} sizes` : "";
   if (!one.errors) return `${a} less ${b}: ${told(mean)}${where}. The results keep no requests, so there is no interval.`;
   const count = (test) => rows.filter(test).length;
@@ -358,7 +358,7 @@ function theme() {
 
 function start() {
   theme();
-  document.getElementById("from").textContent = DATA.from;
+  redraws.push(() => { document.getElementById("from").textContent = traffic()?.from ?? DATA.from; });
   if (DATA.traffic.length) answer();
   policies();
   if (DATA.traffic.length) {

@@ -79,7 +79,7 @@ def _data(gathered: Gathered, title: str) -> dict[str, Any]:
     shown = {chart.family for chart in drawn}
     return {
         "title": title,
-        "from": _from(gathered),
+        "from": f"{len(gathered.policies)} policies on a simulated server",
         "tokenBytes": known or shapes[0]["bytes"],
         "assumed": known is None,
         "shapes": shapes,
@@ -104,14 +104,12 @@ def _ordered(drawn: list[Chart]) -> list[Chart]:
     return sorted(drawn, key=lambda chart: order.index(chart.family))
 
 
-def _from(gathered: Gathered) -> str:
-    one = gathered.traffic[0].first if gathered.traffic else None
-    if one is None:
-        return f"{len(gathered.policies)} policies on a simulated server"
+def _from(traffic: Traffic, policies: int) -> str:
+    one = traffic.first
     tokens = f"{one.input_tokens:,}"
     if one.input_tokens >= 1e6:
         tokens = f"{one.input_tokens / 1e6:,.1f} million"
-    return f"{one.requests:,} requests, {tokens} prompt tokens, {len(gathered.policies)} policies"
+    return f"{one.requests:,} requests, {tokens} prompt tokens, {policies} policies"
 
 
 def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
@@ -119,6 +117,7 @@ def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
     verdict = traffic.verdict
     return {
         "label": traffic.label,
+        "from": _from(traffic, len(traffic.policies)),
         "blockSize": traffic.first.block_size,
         "policies": made.policies,
         "sizes": made.sizes,
