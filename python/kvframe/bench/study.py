@@ -135,8 +135,8 @@ class Study:
         """Results that commands have written.
 
         Args:
-            *results: Directories of ``bench run --out``, JSON of ``bench run`` or ``serve``, rows
-                of ``serve --requests``.
+            *results: Directories of ``bench run --out``, JSON of ``bench run``, ``serve`` or
+                ``curve``, rows of ``serve --requests``.
 
         Raises:
             ConfigError: One is none of these, or does not go with the others.

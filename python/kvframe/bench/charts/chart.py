@@ -59,6 +59,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         family: What it shows: a key of `FAMILIES`.
         choice: What tells it apart from others of its family, as a reader chooses it.
         traffic: Number of the traffic that it is of; None where its choice says it.
+        block_size: Tokens a block, where x is sizes in blocks.
         title: One line.
         x: Shared by all series; names of bars.
         series: What is drawn.
@@ -72,6 +73,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     family: str
     choice: dict[str, str]
     traffic: int | None = None
+    block_size: int = 0
     title: str
     x: Sequence[float] | Sequence[str]
     series: Sequence[Series]
@@ -103,6 +105,13 @@ FAMILIES = {
         "The share of prompt tokens that the cache saves, over the whole trace. A shade is "
         "what other draws of as many sessions would have given (95 %). Policies move together "
         "in these draws: what lies apart is told by the comparison below, not by the shades.",
+    ),
+    "curves": Family(
+        "Curves",
+        "Hit rate at many sizes",
+        "lru's curve is exact at every size, from one pass over the trace; those of other "
+        "policies are from a sample of its conversations, and corrected by what the same sample "
+        "gets wrong of lru.",
     ),
     "lead": Family(
         "Ahead of lru",

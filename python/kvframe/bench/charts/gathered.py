@@ -10,6 +10,7 @@ from statistics import fmean
 
 from kvframe.bench.cells import Cell
 from kvframe.bench.content import Content
+from kvframe.bench.curve import CurveResult
 from kvframe.bench.outcomes import RequestFacts, RequestOutcomes
 from kvframe.bench.server.cells import ServerCell
 from kvframe.bench.server.requests import RequestRow
@@ -122,6 +123,7 @@ class Gathered:
         traffic: Replays, by what is compared with each other.
         servers: Simulated servers, without those of other time factors.
         rows: Requests of simulated servers.
+        curves: Hit rates at many sizes.
         sentences: What simulated servers say, one for each trace, capacity and load.
         host_sentences: What simulations say of a host tier.
         remarks: What their figures depend on.
@@ -132,6 +134,7 @@ class Gathered:
     traffic: Sequence[Traffic] = ()
     servers: Sequence[ServerCell] = ()
     rows: Sequence[RequestRow] = ()
+    curves: Sequence[CurveResult] = ()
     sentences: Sequence[str] = ()
     host_sentences: Sequence[str] = ()
     remarks: Sequence[str] = ()
@@ -144,6 +147,7 @@ class Gathered:
         names = [name for one in self.traffic for name in one.policies]
         names += [cell.policy for cell in self.servers]
         names += [row.policy for row in self.rows]
+        names += [curve.policy for one in self.curves for curve in one.curves]
         return list(dict.fromkeys(names))
 
 
@@ -169,6 +173,7 @@ def together(parts: Iterable[Gathered]) -> Gathered:
         traffic=[one for one in found.values() if one.sizes],
         servers=[cell for part in every for cell in part.servers],
         rows=[row for part in every for row in part.rows],
+        curves=[curve for part in every for curve in part.curves],
         sentences=[text for part in every for text in part.sentences],
         host_sentences=[text for part in every for text in part.host_sentences],
         remarks=list(dict.fromkeys(text for part in every for text in part.remarks)),

@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from kvframe.bench.charts.chart import Axis, Chart, Series, rounded
 from kvframe.bench.charts.gathered import BOUNDS, Traffic
 from kvframe.bench.charts.paired import Paired
+from kvframe.bench.curve import CurveResult
 from kvframe.bench.misses import REASONS
 from kvframe.bench.policies import BASELINE, BOUND, OPTIMUM
 
 SIZES = Axis(label="cache size, blocks (log scale)", format="blocks", log=True, unit=" blocks")
 _SHOWN = {"hit rate": "prompt tokens hit", "miss ratio": "prompt tokens computed"}
 _PARTS = ("hit", "policy", "pinned", "capacity", "granularity", "cold")
+
+
+def at_many(one: CurveResult) -> Iterator[Chart]:
+    """A chart of each way to show the curves of a trace."""
+    x = [float(size) for size in one.curves[0].capacities]
+    off = [
+        f"{curve.policy}'s is from a sample that is {100 * curve.error:.1f} points off for lru, "
+        "at most"
+        for curve in one.curves
+        if not curve.exact
+    ]
+    told = "; ".join([f"The knee of lru's curve is at {one.knee_blocks:,} blocks", *off])
+    name = f"{Path(one.trace).name}, {one.mode} mode, blocks of {one.block_size}"
+    for shown, label in _SHOWN.items():
+        series = []
+        for curve in one.curves:
+            rates = curve.token_hit_rates
+            y = [1 - rate for rate in rates] if shown == "miss ratio" else rates
+            series.append(Series(name=curve.policy, y=rounded(y)))
+        yield Chart(
+            family="curves",
+            choice={"show": shown, "traffic": name},
+            block_size=one.block_size,
+            title=f"{shown.capitalize()} at many sizes: {name}",
+            x=x,
+            series=series,
+            x_axis=SIZES,
+            y_axis=Axis(label=label, format="share"),
+            note=f"{told}.",
+        )
 
 
 def by_size(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
@@ -31,6 +63,7 @@ def _hits(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
             family="hits",
             choice={"show": shown},
             traffic=at,
+            block_size=traffic.first.block_size,
             title=f"{shown.capitalize()} by cache size: {traffic.label}",
             x=traffic.sizes,
             series=series,
@@ -64,6 +97,7 @@ def _lead(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
         family="lead",
         choice={},
         traffic=at,
+        block_size=traffic.first.block_size,
         title=f"Points ahead of lru: {traffic.label}",
         x=made.sizes,
         series=series,
@@ -90,6 +124,7 @@ def _gap(traffic: Traffic, at: int) -> Iterator[Chart]:
             family="gap",
             choice={"bound": bound},
             traffic=at,
+            block_size=traffic.first.block_size,
             title=f"Points below {bound}: {traffic.label}",
             x=traffic.sizes,
             series=series,

@@ -16,7 +16,7 @@ const redraws = [];
 const refresh = () => redraws.forEach((redraw) => redraw());
 
 const traffic = () => DATA.traffic[state.traffic];
-const blockBytes = () => (traffic() ? state.tokenBytes * traffic().blockSize : 0);
+const blockBytes = (size = traffic()?.blockSize) => state.tokenBytes * (size || 0);
 
 function look(name) {
   if (!state.named.has(name)) return "rest";
@@ -55,8 +55,8 @@ function section(id, heading, note, link) {
   return made;
 }
 
-const places = (sizes) => ({ label: "cache size, blocks (log scale)", format: "blocks", log: true, unit: " blocks",
-  second: blockBytes() ? (size) => bytes(size * blockBytes()) : null });
+const places = (blockSize) => ({ label: "cache size, blocks (log scale)", format: "blocks", log: true, unit: " blocks",
+  second: (size) => bytes(size * blockBytes(blockSize)) });
 
 // --- the answer ---------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ function family(id) {
 }
 
 function looked(chart) {
-  const xAxis = chart.xAxis.format === "blocks" ? places(chart.x) : chart.xAxis;
+  const xAxis = chart.xAxis.format === "blocks" ? places(chart.blockSize) : chart.xAxis;
   const series = chart.series.map((one) => ({ ...one, look: look(one.name),
     low: one.low?.length ? one.low : null, high: one.high?.length ? one.high : null }));
   return { ...chart, xAxis, series };
@@ -314,7 +314,7 @@ function compare() {
     said.textContent = comparison(one, a, b, rows, mean);
     const series = [{ name: `${a} − ${b}`, look: look(a) === "rest" ? "baseline" : look(a), y: rows.map(({ difference }) => difference),
       low: one.errors ? rows.map(({ low }) => low) : null, high: one.errors ? rows.map(({ high }) => high) : null }];
-    const chart = { title: `${a} less ${b}, points of the token hit rate`, x: one.sizes, series, xAxis: places(one.sizes),
+    const chart = { title: `${a} less ${b}, points of the token hit rate`, x: one.sizes, series, xAxis: places(one.blockSize),
       yAxis: { label: "points", format: "points" } };
     figure.replaceChildren();
     drawLines(figure, chart, true);

@@ -42,7 +42,7 @@ def write(gathered: Gathered, title: str | None = None) -> str:
     Raises:
         ConfigError: There is nothing to show.
     """
-    if not (gathered.traffic or gathered.servers or gathered.rows):
+    if not (gathered.traffic or gathered.servers or gathered.rows or gathered.curves):
         raise ConfigError("nothing to report: the results have no cell of a size and no request")
     heading = title or _title(gathered)
     # In an HTML script a "<" might end it.
@@ -62,6 +62,7 @@ def write(gathered: Gathered, title: str | None = None) -> str:
 def _title(gathered: Gathered) -> str:
     names = [one.first.trace for one in gathered.traffic]
     names += [cell.trace for cell in gathered.servers] + [row.trace for row in gathered.rows]
+    names += [one.trace for one in gathered.curves]
     return ", ".join(dict.fromkeys(Path(name).name for name in names))
 
 
@@ -79,7 +80,7 @@ def _data(gathered: Gathered, title: str) -> dict[str, Any]:
     shown = {chart.family for chart in drawn}
     return {
         "title": title,
-        "from": f"{len(gathered.policies)} policies on a simulated server",
+        "from": f"{len(gathered.policies)} policies",
         "tokenBytes": known or shapes[0]["bytes"],
         "assumed": known is None,
         "shapes": shapes,

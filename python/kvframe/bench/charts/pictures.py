@@ -61,11 +61,9 @@ class Look:
     def below(self, chart: Chart, blocks: float) -> str:
         """A second line below a size in blocks: bytes, where the model is known."""
         token = self._gathered.token_bytes
-        if token is None or chart.traffic is None or chart.x_axis.format != "blocks":
+        if token is None or not chart.block_size:
             return ""
-        return "\n" + size_in(
-            blocks * token * self._gathered.traffic[chart.traffic].first.block_size
-        )
+        return "\n" + size_in(blocks * token * chart.block_size)
 
     def line(self, name: str) -> dict[str, Any]:
         """Keyword arguments of ``Axes.plot``."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kvframe.bench.charts.gathered import Gathered, Kept, Source, Traffic, by_traffic, together
+from kvframe.bench.curve import CurveResult
 from kvframe.bench.results import (
     RunRecord,
     decode_cells,
@@ -31,8 +32,8 @@ from kvframe.errors import ConfigError
 from kvframe.files import RESULT_BYTES, read_stream
 
 WHAT = (
-    "a directory of `kvframe bench run --out`, JSON of `kvframe bench run` or `serve`, or rows of "
-    "`kvframe bench serve --requests`"
+    "a directory of `kvframe bench run --out`, JSON of `kvframe bench run`, `serve` or `curve`, or "
+    "rows of `kvframe bench serve --requests`"
 )
 
 
@@ -100,12 +101,16 @@ def _told(record: RunRecord) -> str:
 
 
 class _Any(msgspec.Struct, frozen=True):
-    cells: list[dict[str, object]]
+    cells: list[dict[str, object]] = []
+    curves: list[object] = []
 
 
 def _json(name: str, data: bytes) -> Gathered:
     try:
         found = msgspec.json.decode(data, type=_Any)
+        if found.curves:
+            curve = msgspec.json.decode(data, type=CurveResult)
+            return Gathered(curves=[curve], sources=[Source(name, "curves")])
         if found.cells and "time_factor" in found.cells[0]:
             return _servers(name, msgspec.json.decode(data, type=ServerResult))
         cells, verdicts = decode_cells(data, name), decode_verdicts(data)
