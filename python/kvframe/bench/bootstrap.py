@@ -29,7 +29,7 @@ DRAWS = 2_000
 LEVEL = 0.95
 _SEED = 20_261
 # Of sums of floats: no difference.
-NOISE = 1e-12
+_NOISE = 1e-12
 # Weights drawn at a time: 32 MiB of them.
 _AT_ONCE = 4_000_000
 
@@ -93,6 +93,13 @@ class Intervals:
         return (self.low > 0) | (self.high < 0)
 
 
+def standard_errors(drawn: Floats) -> Floats:
+    """Standard deviations over draws; 0 of two that differ alike in every session."""
+    error: Floats = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(drawn.shape[1:])
+    error[error < _NOISE] = 0
+    return error
+
+
 def simultaneous(estimate: Floats, drawn: Floats, level: float = LEVEL) -> Intervals:
     """Intervals around ``estimate`` of which all hold together with the chance ``level``.
 
@@ -101,12 +108,11 @@ def simultaneous(estimate: Floats, drawn: Floats, level: float = LEVEL) -> Inter
         drawn: The same of resampled sessions, of shape (draws, comparisons).
         level: As 0.95.
     """
-    error = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(len(estimate))
-    error[error < NOISE] = 0  # as of two that differ alike in every session
+    error = standard_errors(drawn)
     scale = np.where(error > 0, error, np.inf)
     largest = np.abs((drawn - estimate) / scale).max(axis=1, initial=0.0)
     reach = float(np.quantile(largest, level, method="higher")) if len(largest) else 0.0
     own = np.where(error > 0, np.abs(estimate) / scale, np.inf)
-    own[np.abs(estimate) < NOISE] = 0
+    own[np.abs(estimate) < _NOISE] = 0
     p = (1 + (largest[:, None] >= own).sum(axis=0)) / (1 + len(drawn))
     return Intervals(estimate, estimate - reach * error, estimate + reach * error, p)

@@ -69,15 +69,17 @@ def now() -> str:
 
 
 class ResultStore:
-    """Finished cells of one directory, found again by what decides their numbers."""
+    """Finished cells of one directory, found again by what decides their numbers.
+
+    With ``content``, a cell counts as kept only together with what the cache held.
+    """
 
     def __init__(self, folder: Path, build: str, *, content: bool = False) -> None:
         """Make ``folder`` where it is missing.
 
         Args:
             folder: the result directory.
-            build: names the replaying program; see `Plan.identity`.
-            content: whether a cell counts as kept only together with what the cache held.
+            build: names the replaying program; see `CopyPlan.identity`.
 
         Raises:
             ConfigError: the folder cannot be made or written to.

@@ -290,13 +290,13 @@ def check(
     context.exit(0 if checked.ok else BELOW_THRESHOLD)
 
 
-bench.add_command(report)
-bench.add_command(plot)
 bench.add_command(reuse)
 bench.add_command(compare)
 bench.add_command(curve)
 bench.add_command(tune)
 bench.add_command(serve)
+bench.add_command(report)
+bench.add_command(plot)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:

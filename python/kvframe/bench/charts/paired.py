@@ -12,7 +12,14 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from kvframe.bench.bootstrap import DRAWS, LEVEL, NOISE, Floats, clusters, drawn_rates
+from kvframe.bench.bootstrap import (
+    DRAWS,
+    LEVEL,
+    Floats,
+    clusters,
+    drawn_rates,
+    standard_errors,
+)
 from kvframe.bench.charts.gathered import Traffic
 from kvframe.bench.comparison import over_seeds
 from kvframe.bench.outcomes import RequestFacts
@@ -117,8 +124,7 @@ def _errors(estimate: Floats, drawn: Floats) -> tuple[Floats, float]:
         rates = estimate.mean(axis=1) if at == sizes else estimate[:, at]
         again = drawn.mean(axis=2) if at == sizes else drawn[:, :, at]
         off = again[:, one] - again[:, other] - (rates[one] - rates[other])
-        errors[at] = off.std(axis=0, ddof=1)
-        errors[at][errors[at] < NOISE] = 0
+        errors[at] = standard_errors(off)
         real = errors[at] > 0
         worst = np.abs(off[:, real] / errors[at][real]).max(axis=1, initial=0.0)
         largest = np.maximum(largest, worst)
