@@ -69,15 +69,13 @@ def now() -> str:
 
 
 class ResultStore:
-    """Finished cells of one directory, found again by what decides their numbers.
-
-    With ``content``, a cell counts as kept only together with what the cache held.
-    """
+    """Finished cells of one directory, found again by what decides their numbers."""
 
     def __init__(self, folder: Path, build: str, *, content: bool = False) -> None:
         """Make ``folder`` where it is missing.
 
         Args:
+            content: Whether a cell counts as kept only together with what the cache held.
             folder: the result directory.
             build: names the replaying program; see `CopyPlan.identity`.
 
