@@ -182,11 +182,12 @@ def plain(events: dict[str, np.ndarray], at: list[int]) -> list[tuple[int, int]]
     ]
 
 
+@pytest.mark.parametrize("mode", ["trace", "engine", "timed"])
 @pytest.mark.parametrize("policy", ["lru", "lfu", "opt"])
-def test_content_is_counted_as_a_plain_count_does(policy: str, tmp_path: Path) -> None:
+def test_content_is_counted_as_a_plain_count_does(policy: str, mode: str, tmp_path: Path) -> None:
     data = write(tmp_path / "made.jsonl", sessions=30).read_bytes()
     trace = _core.Trace.parse(data, "made", None)
-    raw = _core.replay(trace, policy, 40, "engine", log=True)
+    raw = _core.replay(trace, policy, 40, mode, log=True)
     held = content(raw["events"], points=25)
     assert held.requests[-1] == trace.requests
     assert list(zip(held.findable_blocks.tolist(), held.reused_blocks.tolist(), strict=True)) == (

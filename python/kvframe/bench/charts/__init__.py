@@ -9,7 +9,8 @@
 | `hits` | charts of replays by cache size |
 | `over_time` | charts of replays by request |
 | `server` | charts of simulated servers |
+| `listing` | all of these |
 | `choose` | which policies are named, and which are grey |
-| `page` | one HTML file: its numbers (`document.html`, `document.css`, `draw.js`, `answer.js`,
-`page.js`) | | `pictures` | PNG and SVG |
+| `page` | one HTML file: `document.html` with its style and scripts, and the numbers |
+| `pictures` | PNG and SVG |
 """

@@ -63,8 +63,11 @@ function list(names, most = 6) {
 /** "+2.1 points over lru [1.7, 2.6]": a difference in points, with words before its interval. */
 const inPoints = (row, words = "") => `${FORMATS.points(row.difference, row.low, row.high)}${words}${interval(row)}`;
 
-const interval = ({ difference, low, high }) =>
-  low == null ? "" : ` [${[low, high].map((end) => minus(grouped(100 * end, pointDigits(difference, low, high)))).join(", ")}]`;
+function interval({ difference, low, high }) {
+  if (low == null) return "";
+  const ends = [low, high].map((end) => minus(grouped(100 * end, pointDigits(difference, low, high))));
+  return ` [${ends.join(", ")}]`;
+}
 
 /** The answer in words, as parts: [text, strong text, …]. */
 function sentenceOf(traffic, found, where) {
@@ -75,7 +78,8 @@ function sentenceOf(traffic, found, where) {
     return [`At ${where}, `, "lru", ` would do: none of ${traffic.policies.length} policies hits more.${near}`];
   }
   if (lead && lead.low != null && !isReal(lead)) {
-    return [`At ${where}, `, "lru", " would do: ", best, ` leads by ${FORMATS.gap(lead.difference)} points${interval(lead)}, which may be chance.`];
+    const by = `${FORMATS.gap(lead.difference)} points${interval(lead)}`;
+    return [`At ${where}, `, "lru", " would do: ", best, ` leads by ${by}, which may be chance.`];
   }
   const near = equals.filter((name) => name !== best);
   const also = near.length ? ` ${list(near)} ${near.length > 1 ? "are" : "is"} not told apart from it.` : "";
@@ -103,8 +107,11 @@ function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
 function hostSentence({ from, to, load, compute, saved }, name, pool, host) {
   const micro = (seconds) => `${+(1e6 * seconds).toPrecision(3)}${SPACE}µs`;
   const cost = `A token comes back in ${micro(load)} and is computed in ${micro(compute)}`;
-  const lift = `Beside ${pool}, ${host} of host memory can lift what ${name} hits from ${FORMATS.share(from)} to ${FORMATS.share(to)} of prompt tokens at most.`;
+  const rise = `from ${FORMATS.share(from)} to ${FORMATS.share(to)} of prompt tokens at most`;
+  const lift = `Beside ${pool}, ${host} of host memory can lift what ${name} hits ${rise}.`;
   if (load >= compute) return ["", "It does not pay. ", `${cost}: whatever it holds is computed as fast.`];
-  if (saved < 0.01) return ["", "It hardly pays. ", `${lift} ${cost}: that saves ${FORMATS.share(saved)} of prefill at most.`];
+  if (saved < 0.01) {
+    return ["", "It hardly pays. ", `${lift} ${cost}: that saves ${FORMATS.share(saved)} of prefill at most.`];
+  }
   return ["", "It can pay. ", `${lift} ${cost}: that saves up to ${FORMATS.share(saved)} of prefill.`];
 }

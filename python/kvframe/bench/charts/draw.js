@@ -22,6 +22,10 @@ function shape(tag, attributes = {}, ...children) {
   return element;
 }
 
+const middle = (attributes, text) => shape("text", { ...attributes, "text-anchor": "middle" }, text);
+const MOST = 24; // letters of a name in a picture
+const short = (name) => (name.length > MOST ? `${name.slice(0, MOST - 1)}…` : name);
+
 // --- numbers ------------------------------------------------------------------------------------
 
 const grouped = (value, digits = 0) =>
@@ -178,7 +182,7 @@ function lines(picture, chart, bands, read, clear) {
   const width = Math.max(picture.clientWidth, 280), height = Math.min(400, 220 + width / 5);
   const named = series.filter(({ look }) => look !== "rest");
   const longest = Math.max(0, ...named.map(({ name }) => name.length));
-  const right = Math.min(24 + 7.2 * Math.min(longest, 24), width * 0.4);
+  const right = Math.min(24 + 7.2 * Math.min(longest, MOST), width * 0.4);
   const area = { left: 62, right: width - right, top: 34, bottom: height - (xAxis.second ? 58 : 44) };
   const values = series.flatMap(({ y, low, high, look }) => [
     ...y, ...(bands && look !== "rest" ? [...(low || []), ...(high || [])] : []),
@@ -201,7 +205,7 @@ function lines(picture, chart, bands, read, clear) {
   }
   svg.append(...xTicks(chart, place, area));
   svg.append(
-    shape("text", { class: "axis", x: (area.left + area.right) / 2, y: height - 4, "text-anchor": "middle" }, xAxis.label),
+    middle({ class: "axis", x: (area.left + area.right) / 2, y: height - 4 }, xAxis.label),
     shape("text", { class: "axis", x: 0, y: 14 }, yAxis.label),
   );
   const order = [...series].sort((a, b) => (a.look === "rest" ? 0 : 1) - (b.look === "rest" ? 0 : 1));
@@ -240,9 +244,9 @@ function xTicks({ x, xAxis }, place, area) {
     last = at;
     marks.push(
       shape("line", { class: "zero", x1: at, x2: at, y1: area.bottom, y2: area.bottom + 4 }),
-      shape("text", { x: at, y: area.bottom + 18, "text-anchor": "middle" }, FORMATS[xAxis.format](value)),
+      middle({ x: at, y: area.bottom + 18 }, FORMATS[xAxis.format](value)),
     );
-    if (xAxis.second) marks.push(shape("text", { x: at, y: area.bottom + 33, "text-anchor": "middle" }, xAxis.second(value)));
+    if (xAxis.second) marks.push(middle({ x: at, y: area.bottom + 33 }, xAxis.second(value)));
   });
   return marks;
 }
@@ -266,7 +270,8 @@ function line({ y, low, high, look }, x, place, ys, yAxis, bands) {
   group.append(shape("path", { class: "line", d: path(y) }));
   const few = x.length <= 24 && look !== "rest" && !["bound", "limit"].includes(look);
   y.forEach((value, i) => {
-    if (there(value) && (few || x.length === 1)) group.append(shape("circle", { class: "dot", cx: place(x[i]), cy: ys(value), r: 3.5 }));
+    if (!there(value) || !(few || x.length === 1)) return;
+    group.append(shape("circle", { class: "dot", cx: place(x[i]), cy: ys(value), r: 3.5 }));
   });
   return group;
 }
@@ -281,7 +286,7 @@ function names(named, x, place, ys, yAxis, area) {
   const heights = spread(ends.map(({ y }) => y), LABEL_STEP, area.top, area.bottom);
   return ends.map((end, i) => shape("g", { class: end.look },
     shape("path", { class: "leader", d: `M${end.x + 5} ${end.y}L${area.right + 14} ${heights[i]}` }),
-    shape("text", { class: "name", x: area.right + 18, y: heights[i] + 4 }, end.name.length > 24 ? `${end.name.slice(0, 23)}…` : end.name),
+    shape("text", { class: "name", x: area.right + 18, y: heights[i] + 4 }, short(end.name)),
   ));
 }
 
@@ -289,7 +294,8 @@ function names(named, x, place, ys, yAxis, area) {
 function told({ x, series, xAxis, yAxis }, index) {
   const there = series.filter(({ y }) => y[index] != null).sort((a, b) => b.y[index] - a.y[index]);
   const named = there.filter(({ look }) => look !== "rest"), rest = there.length - named.length;
-  const where = `${xAxis.lead || ""}${FORMATS[xAxis.format](x[index])}${xAxis.unit || ""}${xAxis.second ? ` (${xAxis.second(x[index])})` : ""}`;
+  const second = xAxis.second ? ` (${xAxis.second(x[index])})` : "";
+  const where = `${xAxis.lead || ""}${FORMATS[xAxis.format](x[index])}${xAxis.unit || ""}${second}`;
   return [
     make("b", {}, where),
     ...named.map(({ name, y, low, high, look }) => make("span", { class: look }, make("i"),
@@ -303,7 +309,7 @@ function told({ x, series, xAxis, yAxis }, index) {
 /** A stacked bar for each category: {title, x: names, series: [{name, y}], yAxis}. */
 function drawBars(figure, chart) {
   const { x, series, yAxis } = chart;
-  const row = 24, left = 12 + 7.2 * Math.min(24, Math.max(...x.map((name) => name.length)));
+  const row = 24, left = 12 + 7.2 * Math.min(MOST, Math.max(...x.map((name) => name.length)));
   figure.append(make("ul", { class: "legend" }, series.map(({ name, y }, i) => y.some((value) => value > 0) &&
     make("li", {}, make("i", { class: `p${i % 6}` }), make("span", {}, name))).filter(Boolean)));
   const picture = make("div", { role: "img", "aria-label": `${chart.title}. The numbers follow as a table.` });
@@ -315,10 +321,11 @@ function drawBars(figure, chart) {
     x.forEach((name, i) => {
       let from = left;
       svg.append(shape("text", { class: "axis", x: left - 8, y: i * row + 16, "text-anchor": "end" },
-        name.length > 24 ? `${name.slice(0, 23)}…` : name));
+        short(name)));
       series.forEach(({ y }, part) => {
         const wide = (Math.max(y[i] || 0, 0) / most) * span;
-        const bar = shape("rect", { class: `p${part % 6}`, x: from, y: i * row + 3, width: Math.max(wide - 1, 0), height: row - 6 });
+        const size = { x: from, y: i * row + 3, width: Math.max(wide - 1, 0), height: row - 6 };
+        const bar = shape("rect", { class: `p${part % 6}`, ...size });
         bar.append(shape("title", {}, `${name}, ${series[part].name}: ${written(yAxis.format, y[i])}`));
         svg.append(bar);
         from += wide;
@@ -343,7 +350,8 @@ function numbers(place, caption, header, rows) {
 }
 
 function table(caption, header, rows, open) {
-  const scroll = make("div", { class: open ? "scroll open" : "scroll", tabindex: 0, role: "region", "aria-label": caption });
+  const look = open ? "scroll open" : "scroll";
+  const scroll = make("div", { class: look, tabindex: 0, role: "region", "aria-label": caption });
   scroll.append(make("table", {},
     make("thead", {}, make("tr", {}, header.map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", {}, rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name),

@@ -112,14 +112,21 @@ function answer() {
       return;
     }
     said.replaceChildren(...bold(sentenceOf(one, found, where)));
-    const tile = (name, rate) => rate != null && tiles.append(make("li", {}, make("span", {}, name), make("strong", {}, FORMATS.share(rate))));
+    const tile = (name, rate) => {
+      if (rate == null) return;
+      tiles.append(make("li", {}, make("span", {}, name), make("strong", {}, FORMATS.share(rate))));
+    };
     tile(`hit by ${found.best}`, found.rate);
     if (found.best !== "lru") tile("hit by lru", found.baseline);
     tile("the optimum", found.optimum);
     const size = `${grouped(Math.round(blocks))} blocks of ${one.blockSize} tokens`;
-    const how = found.exact ? `${where} is ${size}.` : `${where} is ${size}: between sizes that were measured, so estimated.`;
-    doubt.textContent = `${how} Hit: the share of prompt tokens found in the cache; a point is 1 % of them. Not told apart: the difference may be chance. ${DATA.assumed && state.tokenBytes === DATA.tokenBytes
-      ? "The results do not name a model: its KV is assumed." : ""} ${one.doubt ? `${one.doubt}.` : ""}`;
+    doubt.textContent = [
+      `${where} is ${size}${found.exact ? "." : ": between sizes that were measured, so estimated."}`,
+      DATA.assumed && state.tokenBytes === DATA.tokenBytes && "The results do not name a model: its KV is assumed.",
+      "Hit: the share of prompt tokens found in the cache; a point is 1 % of them.",
+      "Not told apart: the difference may be chance.",
+      one.doubt && `${one.doubt}.`,
+    ].filter(Boolean).join(" ");
   }
   redraws.push(() => {
     if (state.gib == null) {
@@ -158,6 +165,8 @@ function sizesTable(host) {
   asked.push(draw);
 }
 
+const HOST = [["host", "Host tier, GiB", null], ["link", "Link, GB/s", 50], ["prefill", "Prefill, tokens/s", 20000]];
+
 /** Whether memory of the host would pay: what a simulation said, else what replays allow at most. */
 function hostQuestion(host) {
   const place = make("div", { class: "host" }, make("h3", {}, "Does a host tier pay?"));
@@ -170,7 +179,7 @@ function hostQuestion(host) {
   const note = make("p", { class: "note" });
   const given = {};
   let edited = false; // until then the tier is four times the pool
-  for (const [key, label, value] of [["host", "Host tier, GiB", null], ["link", "Link, GB/s", 50], ["prefill", "Prefill, tokens/s", 20000]]) {
+  for (const [key, label, value] of HOST) {
     given[key] = make("input", { type: "number", min: 0, step: "any", value });
     given[key].addEventListener("input", () => { edited ||= key === "host"; reply(); });
     controls.append(make("label", {}, label, given[key]));
@@ -188,8 +197,8 @@ function hostQuestion(host) {
       ? hostTier(one, name, pool, blocks(more), state.tokenBytes, link * 1e9, prefill) : null;
     said.replaceChildren(...(tier != null ? bold(hostSentence(tier, name, named(state.gib), named(more)))
       : ["These results do not reach to such a size."]));
-    note.textContent = "A bound from replays, as if the pool were that much larger; link and prefill are assumed, so put in yours. "
-      + "Nothing waits for the link here, and no block lies in both.";
+    note.textContent = "A bound from replays, as if the pool were that much larger; link and prefill are assumed, so "
+      + "put in yours. Nothing waits for the link here, and no block lies in both.";
   }
   redraws.push(reply);
   asked.push(reply);
@@ -202,7 +211,8 @@ function policies() {
     ? "The best few are named, the others are grey. Press a name to change that." : "Press a name to make it grey.");
   const chips = make("div", { class: "chips", role: "group", "aria-label": "Policies in colour" });
   host.append(chips);
-  const buttons = DATA.policies.map((name) => make("button", { type: "button", onclick: () => toggle(name) }, make("i"), make("span", {}, name)));
+  const buttons = DATA.policies.map((name) => make("button", { type: "button", onclick: () => toggle(name) },
+    make("i"), make("span", {}, name)));
   chips.append(...buttons);
   redraws.push(() => buttons.forEach((button, i) => {
     const name = DATA.policies[i];
@@ -221,7 +231,8 @@ function family(id) {
   const host = section(id, heading, note, link);
   const controls = make("div", { class: "controls" }), figure = make("figure", {}), below = make("div", {});
   host.append(controls, figure, below);
-  const mine = () => DATA.charts.filter((chart) => chart.family === id && (chart.traffic == null || chart.traffic === state.traffic));
+  const mine = () => DATA.charts.filter((chart) =>
+    chart.family === id && (chart.traffic == null || chart.traffic === state.traffic));
   const chosen = {};
   redraws.push(() => {
     const charts = mine();
@@ -280,61 +291,11 @@ function chartTable(chart) {
   const at = (one, i) => written(yAxis.format, one.y[i], one.low?.[i], one.high?.[i]);
   const place = (value) => (typeof value === "string" ? value : FORMATS[xAxis.format](value));
   if (chart.form !== "bars" && x.length <= 24) {
-    return [[`${xAxis.label.replace(" (log scale)", "")}:`, ...x.map(place)], () => series.map((one) => [one.name, ...x.map((_, i) => at(one, i))])];
+    const header = [`${xAxis.label.replace(" (log scale)", "")}:`, ...x.map(place)];
+    return [header, () => series.map((one) => [one.name, ...x.map((_, i) => at(one, i))])];
   }
-  return [[xAxis.label, ...series.map(({ name }) => name)], () => x.map((value, i) => [place(value), ...series.map((one) => at(one, i))])];
-}
-
-// --- two policies -------------------------------------------------------------------------------
-
-function compare() {
-  const host = section("compare", "Two policies compared",
-    "The same requests under both, resampled together. The intervals hold for every pair and size at once, so any pair may be looked at.");
-  const controls = make("div", { class: "controls" }), said = make("p", { role: "status" });
-  const figure = make("figure", {}), below = make("div", {});
-  host.append(controls, said, figure, below);
-  redraws.push(() => {
-    const one = traffic(), names = one.policies;
-    host.hidden = names.length < 2;
-    if (host.hidden) return;
-    if (!state.pair || !state.pair.every((name) => names.includes(name))) {
-      const first = one.best && one.best !== "lru" ? one.best : names.find((name) => name !== "lru");
-      state.pair = [first, names.includes("lru") ? "lru" : names.find((name) => name !== first)];
-    }
-    const pick = (label, which) => select(label, names, names.indexOf(state.pair[which]), (at) => {
-      state.pair[which] = names[at];
-      refresh();
-      controls.querySelectorAll("select")[which].focus();
-    });
-    const swap = make("button", { type: "button", onclick: () => { state.pair.reverse(); refresh(); controls.querySelector("button").focus(); } }, "Swap");
-    controls.replaceChildren(pick("Policy", 0), pick("against", 1), swap);
-    const [a, b] = state.pair;
-    const rows = one.sizes.map((_, at) => ahead(one, a, b, at));
-    const mean = ahead(one, a, b, one.sizes.length);
-    said.textContent = comparison(one, a, b, rows, mean);
-    const series = [{ name: `${a} − ${b}`, look: look(a) === "rest" ? "baseline" : look(a), y: rows.map(({ difference }) => difference),
-      low: one.errors ? rows.map(({ low }) => low) : null, high: one.errors ? rows.map(({ high }) => high) : null }];
-    const chart = { title: `${a} less ${b}, points of the token hit rate`, x: one.sizes, series, xAxis: places(one.blockSize),
-      yAxis: { label: "points", format: "points" } };
-    figure.replaceChildren();
-    drawLines(figure, chart, true);
-    const rate = (name) => one.rates[names.indexOf(name)];
-    numbers(below, chart.title, ["cache", "blocks", a, b, "difference, points", "real"], () => [
-      ...one.sizes.map((size, i) => [bytes(size * blockBytes()), grouped(size), FORMATS.share(rate(a)[i]), FORMATS.share(rate(b)[i]),
-        inPoints(rows[i]), one.errors ? (isReal(rows[i]) ? "yes" : "no") : "?"]),
-    ]);
-  });
-}
-
-function comparison(one, a, b, rows, mean) {
-  const told = (row) => inPoints(row, " points");
-  const where = one.sizes.length > 1 ? ` on the mean of ${one.sizes.length} sizes` : "";
-  if (!one.errors) return `${a} less ${b}: ${told(mean)}${where}. The results keep no requests, so there is no interval.`;
-  const count = (test) => rows.filter(test).length;
-  const better = count(({ low }) => low > 0), worse = count(({ high }) => high < 0);
-  const sizes = (n) => `${n} of ${rows.length} size${rows.length > 1 ? "s" : ""}`;
-  const parts = [better && `better at ${sizes(better)}`, worse && `worse at ${sizes(worse)}`].filter(Boolean);
-  return `${a} less ${b}: ${told(mean)}${where}; ${parts.length ? `${a} is ${parts.join(" and ")}` : "not told apart at any size"}.`;
+  const header = [xAxis.label, ...series.map(({ name }) => name)];
+  return [header, () => x.map((value, i) => [place(value), ...series.map((one) => at(one, i))])];
 }
 
 // --- the rest -----------------------------------------------------------------------------------

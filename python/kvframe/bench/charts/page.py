@@ -28,7 +28,7 @@ SHAPES = {
 }
 """Shapes of models whose KV takes 2 bytes a value, to choose from."""
 
-_SCRIPTS = ("draw.js", "answer.js", "page.js")
+_SCRIPTS = ("draw.js", "answer.js", "compare.js", "page.js")
 _FILES = ("document.html", "document.css", *_SCRIPTS)
 
 
