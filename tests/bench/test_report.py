@@ -256,9 +256,9 @@ def test_a_host_tier_is_judged(browser: Browser, path: Path) -> None:
     )
     answer(browser, 20 * 16 * TOKEN / 2**30)
     browser.run(put, 60 * 16 * TOKEN / 2**30, 50, 20000)
-    assert browser.run(said).startswith("It can pay. Beside ")
+    assert browser.run(said).startswith("It would pay. Beside ")
     browser.run(put, 60 * 16 * TOKEN / 2**30, 0.001, 20000000)
-    assert browser.run(said).startswith("It does not pay. ")
+    assert browser.run(said).startswith("It would not pay. ")
 
 
 def test_two_policies_are_picked_and_compared(browser: Browser, path: Path, study: Study) -> None:

@@ -87,8 +87,9 @@ function sentenceOf(traffic, found, where) {
   return [`At ${where}, `, best, ` hits most${by}.${also}`];
 }
 
-/** What a host tier beside the pool can save at most: it is as if the pool were that much larger, and what it adds
- *  comes over a link. {from, to, load, compute, saved}: shares of prompt tokens, seconds a token, share of prefill. */
+/** What a host tier beside the pool would save: as if the pool were that much larger under the same policy, and what
+ *  that adds came over a link. {from, to, bound, load, compute, saved}: shares of prompt tokens, whether `to` is what
+ *  no size exceeds, seconds a token, share of prefill. */
 function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
   const { sizes, policies, rates, references } = traffic;
   pool = snapped(sizes, pool);
@@ -100,18 +101,19 @@ function hostTier(traffic, name, pool, host, tokenBytes, link, prefill) {
   if (both > sizes.at(-1) && most == null) return null;
   const to = both > sizes.at(-1) ? most : between(sizes, row, both);
   const load = tokenBytes / link, compute = 1 / prefill;
-  return { from, to, load, compute, saved: Math.max(0, to - from) * (1 - load / compute) };
+  return { from, to, bound: both > sizes.at(-1), load, compute, saved: Math.max(0, to - from) * (1 - load / compute) };
 }
 
 /** The same in words. */
-function hostSentence({ from, to, load, compute, saved }, name, pool, host) {
+function hostSentence({ from, to, bound, load, compute, saved }, name, pool, host) {
   const micro = (seconds) => `${+(1e6 * seconds).toPrecision(3)}${SPACE}µs`;
   const cost = `A token comes back in ${micro(load)} and is computed in ${micro(compute)}`;
-  const rise = `from ${FORMATS.share(from)} to ${FORMATS.share(to)} of prompt tokens at most`;
-  const lift = `Beside ${pool}, ${host} of host memory can lift what ${name} hits ${rise}.`;
-  if (load >= compute) return ["", "It does not pay. ", `${cost}: whatever it holds is computed as fast.`];
+  const about = bound ? "at most" : "about";
+  const rise = `from ${FORMATS.share(from)} to ${about} ${FORMATS.share(to)} of prompt tokens`;
+  const lift = `Beside ${pool}, ${host} of host memory would lift what ${name} hits ${rise}.`;
+  if (load >= compute) return ["", "It would not pay. ", `${cost}: whatever it holds is computed as fast.`];
   if (saved < 0.01) {
-    return ["", "It hardly pays. ", `${lift} ${cost}: that saves ${FORMATS.share(saved)} of prefill at most.`];
+    return ["", "It would hardly pay. ", `${lift} ${cost}: that saves ${about} ${FORMATS.share(saved)} of prefill.`];
   }
-  return ["", "It can pay. ", `${lift} ${cost}: that saves up to ${FORMATS.share(saved)} of prefill.`];
+  return ["", "It would pay. ", `${lift} ${cost}: that saves ${about} ${FORMATS.share(saved)} of prefill.`];
 }

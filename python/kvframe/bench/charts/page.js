@@ -167,7 +167,7 @@ function sizesTable(host) {
 
 const HOST = [["host", "Host tier, GiB", null], ["link", "Link, GB/s", 50], ["prefill", "Prefill, tokens/s", 20000]];
 
-/** Whether memory of the host would pay: what a simulation said, else what replays allow at most. */
+/** Whether memory of the host would pay: what a simulation said, else what replays let expect. */
 function hostQuestion(host) {
   const place = make("div", { class: "host" }, make("h3", {}, "Does a host tier pay?"));
   host.append(place);
@@ -197,8 +197,8 @@ function hostQuestion(host) {
       ? hostTier(one, name, pool, blocks(more), state.tokenBytes, link * 1e9, prefill) : null;
     said.replaceChildren(...(tier != null ? bold(hostSentence(tier, name, named(state.gib), named(more)))
       : ["These results do not reach to such a size."]));
-    note.textContent = "A bound from replays, as if the pool were that much larger; link and prefill are assumed, so "
-      + "put in yours. Nothing waits for the link here, and no block lies in both.";
+    note.textContent = "Estimated from replays, as if the pool were that much larger under the same policy. Link and "
+      + "prefill are assumed, so put in yours. Nothing waits for the link here, and no block lies in both.";
   }
   redraws.push(reply);
   asked.push(reply);
