@@ -20,9 +20,12 @@ The parts, in the order the data goes through them:
 ``field``, ``comparison``, ``bootstrap``   what is compared; differences; their intervals
 ``verdict``   the sentence
 ``remarks``   what a table would hide
-``report``, ``render``, ``first_screen``, ``plot``   what a reader sees
+``content``   what a cache holds over time, from a replay's log
+``report``, ``render``, ``first_screen``   what a reader sees in a terminal
+``charts``    what a reader sees in a page or a picture
 ``job``       all of these, from texts to outputs
 
+``study``     the same from Python, for notebooks
 ``difference``   ``kvframe bench compare``: two results
 ``curve``     ``kvframe bench curve``: lru from one pass, others from a sample
 ``tune``      ``kvframe bench tune``: options, judged on a part held out

@@ -93,6 +93,13 @@ class Intervals:
         return (self.low > 0) | (self.high < 0)
 
 
+def standard_errors(drawn: Floats) -> Floats:
+    """Standard deviations over draws; 0 of two that differ alike in every session."""
+    error: Floats = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(drawn.shape[1:])
+    error[error < _NOISE] = 0
+    return error
+
+
 def simultaneous(estimate: Floats, drawn: Floats, level: float = LEVEL) -> Intervals:
     """Intervals around ``estimate`` of which all hold together with the chance ``level``.
 
@@ -101,8 +108,7 @@ def simultaneous(estimate: Floats, drawn: Floats, level: float = LEVEL) -> Inter
         drawn: The same of resampled sessions, of shape (draws, comparisons).
         level: As 0.95.
     """
-    error = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(len(estimate))
-    error[error < _NOISE] = 0  # as of two that differ alike in every session
+    error = standard_errors(drawn)
     scale = np.where(error > 0, error, np.inf)
     largest = np.abs((drawn - estimate) / scale).max(axis=1, initial=0.0)
     reach = float(np.quantile(largest, level, method="higher")) if len(largest) else 0.0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
+from kvframe.bench.content import Content
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.metrics import Metric, Served
 from kvframe.bench.outcomes import RequestOutcomes
@@ -66,22 +67,25 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(NamedTuple):
-    """A cell, and what it did for each request."""
+    """A cell, what it did for each request, and what the cache held where that was asked for."""
 
     cell: Cell
     outcomes: RequestOutcomes
+    content: Content | None = None
 
     def with_metrics(self, plan: "Plan", metrics: Iterable[Metric]) -> "Measured":
         """The same with these metrics in the cell."""
         served = Served(plan.source.facts, self.outcomes, self.cell.block_size)
         made = {metric.name: metric(served) for metric in metrics}
         found = {name: None if value != value else value for name, value in made.items()}
-        return Measured(msgspec.structs.replace(self.cell, metrics=found), self.outcomes)
+        return self._replace(cell=msgspec.structs.replace(self.cell, metrics=found))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A cell to run. ``asked`` is False for a row that only a human-readable table adds."""
+    """A cell to run. ``asked`` is False for a row that only a human-readable table adds;
+    ``content`` asks for what the cache holds over time, which changes no number.
+    """
 
     source: Source
     policy: Choice
@@ -90,6 +94,7 @@ class Plan:
     asked: bool = True
     admission: Admission | None = None
     matcher: Matcher | None = None
+    content: bool = False
 
     @property
     def label(self) -> str:

@@ -109,7 +109,7 @@ def compare(field: Field) -> Comparisons:
     whole = max(field.whole, 1)
     found = np.array([hit.sum(dtype=np.int64) for hit in hits]).reshape(shape) / whole
     drawn = drawn_rates(hits, field.input_tokens, session).reshape(-1, *shape)
-    rates, drawn = _over_seeds(found, drawn)
+    rates, drawn = over_seeds(found, drawn)
     pairs = list(_contrasts(labels, len(sizes)))
     estimate = np.array([_of(rates, *pair) for pair in pairs])
     spread = np.stack([_of(drawn, *pair) for pair in pairs], axis=1) if pairs else drawn[:, :0, 0]
@@ -129,7 +129,7 @@ def compare(field: Field) -> Comparisons:
     return Comparisons(rows, bool((session >= 0).any()), clusters(session)[1])
 
 
-def _over_seeds(rates: Floats, drawn: Floats) -> tuple[Floats, Floats]:
+def over_seeds(rates: Floats, drawn: Floats) -> tuple[Floats, Floats]:
     """The mean over seeds; of the draws, over as many seeds drawn with replacement."""
     count = rates.shape[-1]
     if count == 1:

@@ -50,6 +50,26 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     error: float = 0.0
 
 
+class CurveResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``kvframe bench curve --json`` prints.
+
+    Attributes:
+        trace: Its name.
+        mode: The mode.
+        block_size: Tokens a block.
+        distinct_blocks: Of the trace.
+        knee_blocks: The knee of lru's curve.
+        curves: lru's, and those of other policies.
+    """
+
+    trace: str
+    mode: str
+    block_size: int
+    distinct_blocks: int
+    knee_blocks: int
+    curves: Sequence[Curve]
+
+
 def spaced(profile: _core.TraceProfile, count: int = SIZES) -> list[int]:
     """Capacities from the longest prompt to all that lru can use, evenly on a log scale."""
     facts = profile.facts()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvframe.bench.cells import Cell, Measured, Plan
+from kvframe.bench.content import Content
 from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.run import Executor, measure, one_by_one
 from kvframe.errors import ConfigError
@@ -79,10 +80,11 @@ class Worker:
 
         self._plans = Job(request).plans
 
-    def run(self, at: int) -> tuple[int, bytes, bytes]:
-        """The place of a plan, its cell as JSON, and its outcomes."""
+    def run(self, at: int) -> tuple[int, bytes, bytes, bytes | None]:
+        """The place of a plan, its cell as JSON, its outcomes, and what the cache held."""
         measured = measure(self._plans[at])
-        return at, msgspec.json.encode(measured.cell), measured.outcomes.pack()
+        held = measured.content.pack() if measured.content is not None else None
+        return at, msgspec.json.encode(measured.cell), measured.outcomes.pack(), held
 
 
 def _on_ray(request: Request, plans: Sequence[Plan]) -> Executor:
@@ -113,11 +115,12 @@ def _on_ray(request: Request, plans: Sequence[Plan]) -> Executor:
                 started(plan)
                 return worker.run.remote(place[plan])
 
-            for at, cell, outcomes in pool.map_unordered(submit, list(todo)):
+            for at, cell, outcomes, held in pool.map_unordered(submit, list(todo)):
                 decoded = msgspec.json.decode(cell, type=Cell)
                 # The paths that workers read are no names: the result has those asked for.
                 named = msgspec.structs.replace(decoded, trace=plans[at].source.name)
-                finish(plans[at], Measured(named, RequestOutcomes.unpack(outcomes)))
+                content = Content.unpack(held) if held is not None else None
+                finish(plans[at], Measured(named, RequestOutcomes.unpack(outcomes), content))
         finally:
             if mine:
                 ray.shutdown()

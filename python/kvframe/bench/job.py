@@ -1,5 +1,6 @@
 """A whole run, from the texts of the command line to finished cells and their outputs."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from kvframe.bench.run import Outcome, run
 from kvframe.bench.shards import of_shard
 from kvframe.bench.traces import ReadOptions, read
 from kvframe.bench.verdict import Verdict, judge, with_gap_closed
+from kvframe.config.sizes import token_bytes
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
 
@@ -48,7 +50,7 @@ class Request:
 
     ``details`` gives a table its details at every capacity, not only where they say most;
     ``first_screen`` is of one trace and mode. ``shard`` is (i, n): the i-th of n parts of the
-    cells, from 1.
+    cells, from 1. ``content`` keeps what the caches held over time.
     """
 
     traces: Sequence[str] = ("conversation",)
@@ -78,6 +80,7 @@ class Request:
     first_screen: bool = False
     shard: tuple[int, int] | None = None
     executor: str = "threads"
+    content: bool = False
 
 
 class Job:
@@ -142,6 +145,8 @@ class Job:
         self.plans = cross(
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
+        if request.content:
+            self.plans = [dataclasses.replace(plan, content=True) for plan in self.plans]
         if request.shard is not None:
             self.plans = of_shard(self.plans, *request.shard)
         if (future := future_bytes(self.plans)) > _MUCH:
@@ -158,7 +163,9 @@ class Job:
         """
         request = self.request
         build = build_name()
-        store = ResultStore(request.out, build) if request.out is not None else None
+        store = None
+        if request.out is not None:
+            store = ResultStore(request.out, build, content=request.content)
         progress = Progress(request.quiet)
         if request.jobs > 1 and request.executor == "threads":
             # Once, before threads would each do it.
@@ -177,11 +184,19 @@ class Job:
             store.finish(record, outcome.cells, verdicts)
         return outcome
 
+    @property
+    def token_bytes(self) -> int | None:
+        """Bytes of a token's KV in all layers; None where no model is named."""
+        shape = self.request.model_shape
+        return None if shape is None else token_bytes(capacity.parse_shape(shape))
+
     def estimate(self) -> Estimate:
         """What the run would take, without running any of it."""
         request = self.request
         kept = request.out is not None and request.out.is_dir()
-        store = ResultStore(request.out, build_name()) if kept and request.out else None
+        store = None
+        if kept and request.out is not None:
+            store = ResultStore(request.out, build_name(), content=request.content)
         return estimate(self.plans, store, request.jobs)
 
     def _notes(self, outcome: Outcome) -> list[str]:
@@ -259,6 +274,8 @@ class Job:
             "traces": traces,
             "seed": self.request.seed,
             "warm_up": self.request.warm_up,
+            "model_shape": self.request.model_shape,
+            "token_bytes": self.token_bytes,
             "jobs": self.request.jobs,
             "cells": len(outcome.cells),
             "reused": outcome.reused,

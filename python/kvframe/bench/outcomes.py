@@ -32,7 +32,7 @@ class RequestOutcomes:
 
     def pack(self) -> bytes:
         """As a compressed ``.npz``: NumPy alone reads it."""
-        return _pack(self)
+        return packed(self)
 
     @classmethod
     def unpack(cls, data: bytes) -> RequestOutcomes:
@@ -41,7 +41,7 @@ class RequestOutcomes:
         Raises:
             ValueError: It is damaged, or something else.
         """
-        return cls(*_unpack(data, hit_tokens="u4", after_gap_tokens="u4", ttft_seconds="f8"))
+        return cls(*unpacked(data, hit_tokens="u4", after_gap_tokens="u4", ttft_seconds="f8"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +60,28 @@ class RequestFacts:
 
     def pack(self) -> bytes:
         """As a compressed ``.npz``."""
-        return _pack(self)
+        return packed(self)
 
     @classmethod
     def unpack(cls, data: bytes) -> RequestFacts:
         """What `pack` wrote; raises as `RequestOutcomes.unpack`."""
-        return cls(*_unpack(data, input_tokens="u4", session="i8", timestamp_ms="i8"))
+        return cls(*unpacked(data, input_tokens="u4", session="i8", timestamp_ms="i8"))
 
 
-def _pack(arrays: RequestOutcomes | RequestFacts) -> bytes:
+def packed(arrays: Any) -> bytes:
+    """The fields of a dataclass of arrays as a compressed ``.npz``."""
     file = io.BytesIO()
     named = {each.name: getattr(arrays, each.name) for each in dataclasses.fields(arrays)}
     np.savez_compressed(file, **named)
     return file.getvalue()
 
 
-def _unpack(data: bytes, **types: str) -> list[npt.NDArray[Any]]:
+def unpacked(data: bytes, **types: str) -> list[npt.NDArray[Any]]:
+    """The arrays of these names and types.
+
+    Raises:
+        ValueError: They are damaged, or something else.
+    """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return [arrays[name].astype(kind, casting="safe") for name, kind in types.items()]

@@ -5,11 +5,14 @@
     DIR/run.json              machine, versions, seed, command, date, traces, the run's cells
     DIR/cells/<hash>.json     {"identity": ..., "measured": ..., "cell": ...}
     DIR/requests/<hash>.npz   that cell's outcomes by request (`kvframe.bench.outcomes`)
+    DIR/content/<hash>.npz    what the cache held over time (`kvframe.bench.content`)
     DIR/traces/<sha256>.npz   the facts of a trace's requests: prompt tokens, sessions, arrivals
     DIR/results.json          the run's cells in the form of ``--format json``
 
 Files appear whole or not at all, so a kill at any moment leaves a directory that can go on.
 """
+
+from __future__ import annotations
 
 import os
 import platform
@@ -21,9 +24,11 @@ from pathlib import Path
 import msgspec
 
 from kvframe.bench.cells import Cell, Measured, Plan, identity_hash
+from kvframe.bench.content import Content
 from kvframe.bench.outcomes import RequestFacts, RequestOutcomes
 from kvframe.bench.traces import read_stdin
-from kvframe.errors import ConfigError, TraceError
+from kvframe.bench.verdict import Verdict
+from kvframe.errors import ConfigError
 from kvframe.files import RESULT_BYTES, read_regular, read_stream
 
 SCHEMA = "kvframe-bench-2"
@@ -66,10 +71,11 @@ def now() -> str:
 class ResultStore:
     """Finished cells of one directory, found again by what decides their numbers."""
 
-    def __init__(self, folder: Path, build: str) -> None:
+    def __init__(self, folder: Path, build: str, *, content: bool = False) -> None:
         """Make ``folder`` where it is missing.
 
         Args:
+            content: Whether a cell counts as kept only together with what the cache held.
             folder: the result directory.
             build: Names the replaying program; see `kvframe.bench.cells.Plan.identity`.
 
@@ -77,10 +83,10 @@ class ResultStore:
             ConfigError: the folder cannot be made or written to.
         """
         self.folder = folder
-        self._build = build
+        self._build, self._content = build, content
         self._measured: dict[str, object] = {"date": now(), "machine": machine()}
         try:
-            for name in ("cells", "requests", "traces"):
+            for name in ("cells", "requests", "traces", *(("content",) if content else ())):
                 (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--out {folder}: {error.strerror}") from None
@@ -101,9 +107,12 @@ class ResultStore:
             return None
         if kept.identity != plan.identity(self._build):
             return None
+        content = read_content(self.folder, path.stem) if self._content else None
+        if self._content and content is None:
+            return None
         # The same bytes may have been reached by another name since.
         names = {"trace": plan.source.name, "policy": plan.label}
-        return Measured(msgspec.structs.replace(kept.cell, **names), outcomes)
+        return Measured(msgspec.structs.replace(kept.cell, **names), outcomes, content)
 
     def save(self, plan: Plan, measured: Measured) -> None:
         """Keep a finished cell, and before it the outcomes of its requests."""
@@ -112,6 +121,8 @@ class ResultStore:
         if not facts.exists():
             self._put(facts, plan.source.facts.pack())
         self._put(self.folder / "requests" / f"{path.stem}.npz", measured.outcomes.pack())
+        if measured.content is not None:
+            self._put(self.folder / "content" / f"{path.stem}.npz", measured.content.pack())
         self._write(path, _Kept(plan.identity(self._build), self._measured, measured.cell))
 
     def finish(
@@ -155,13 +166,31 @@ def read_outcomes(folder: Path, name: str) -> RequestOutcomes:
     return RequestOutcomes.unpack(read_regular(path, RESULT_BYTES))
 
 
+def read_content(folder: Path, name: str) -> Content | None:
+    """What the cache of a cell held over time, or None: what is damaged counts as none."""
+    try:
+        return Content.unpack(read_regular(folder / "content" / f"{name}.npz", RESULT_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
 def read_facts(folder: Path, trace: str) -> RequestFacts | None:
     """The kept facts of a trace's requests, or None: damaged ones count as none."""
     try:
-        record = msgspec.json.decode(read_regular(folder / "run.json", RESULT_BYTES), type=_Record)
+        record = read_record(folder)
+        if record is None:
+            return None
         path = folder / "traces" / f"{record.traces[trace].sha256}.npz"
         return RequestFacts.unpack(read_regular(path, RESULT_BYTES))
-    except (OSError, ValueError, KeyError, RecursionError):
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """The record of the last run of a directory, or None: a damaged one counts as none."""
+    try:
+        return msgspec.json.decode(read_regular(folder / "run.json", RESULT_BYTES), type=RunRecord)
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -184,8 +213,26 @@ class _Trace(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class _Record(msgspec.Struct, frozen=True):
-    traces: dict[str, _Trace]
+class RunRecord(msgspec.Struct, frozen=True):
+    """What others need of DIR/run.json, which docs/reference/bench.md describes.
+
+    Attributes:
+        traces: By name.
+        kvframe: The build.
+        command: The command line.
+        date: As ISO 8601, in UTC.
+        warm_up: The share of requests that intervals do not count.
+        token_bytes: Bytes of a token's KV, where ``--model-shape`` was given.
+        unfinished: Cells that did not run.
+    """
+
+    traces: dict[str, _Trace] = {}
+    kvframe: str = ""
+    command: list[str] = []
+    date: str = ""
+    warm_up: float = 0.0
+    token_bytes: int | None = None
+    unfinished: list[str] = []
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -198,6 +245,10 @@ class _Cells(msgspec.Struct, frozen=True):
     cells: list[Cell]
 
 
+class _Verdicts(msgspec.Struct, frozen=True):
+    verdicts: list[Verdict] = []
+
+
 def read_cells(where: str) -> list[Cell]:
     """Cells of a result directory, of a JSON file of ``--format json``, or of stdin (``-``).
 
@@ -207,19 +258,43 @@ def read_cells(where: str) -> list[Cell]:
     path = Path(where)
     try:
         if where == "-":
-            return msgspec.json.decode(read_stdin(), type=_Cells).cells
+            return decode_cells(read_stdin(), "<stdin>")
         if path.is_dir():
             path = path / "results.json"
-        cells = msgspec.json.decode(read_stream(path, RESULT_BYTES), type=_Cells).cells
+        return decode_cells(read_stream(path, RESULT_BYTES), str(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except TraceError:  # of stdin; it is a ValueError, too
-        raise
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: not the JSON of `kvframe bench run`: {error}") from None
+
+
+def decode_cells(data: bytes, name: str) -> list[Cell]:
+    """The cells of the JSON of ``--format json``, called ``name``.
+
+    Raises:
+        ConfigError: It is something else, or has no cell.
+    """
+    try:
+        cells = msgspec.json.decode(data, type=_Cells).cells
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not the JSON of `kvframe bench run`: {error}") from None
     if not cells:
-        raise ConfigError(f"{path}: holds no cell")
+        raise ConfigError(f"{name}: holds no cell")
     return cells
+
+
+def read_verdicts(folder: Path) -> list[Verdict]:
+    """The verdicts of a result directory; none where they are damaged."""
+    try:
+        return decode_verdicts(read_regular(folder / "results.json", RESULT_BYTES))
+    except OSError:
+        return []
+
+
+def decode_verdicts(data: bytes) -> list[Verdict]:
+    """The verdicts in the JSON of ``--format json``; none where there are none of today's form."""
+    try:
+        return msgspec.json.decode(data, type=_Verdicts).verdicts
+    except (ValueError, RecursionError):
+        return []
 
 
 def _processor() -> str:

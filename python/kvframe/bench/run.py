@@ -10,6 +10,7 @@ import numpy as np
 from kvframe import _core
 from kvframe.bench.admissions import KEEP_ALL
 from kvframe.bench.cells import Cell, Measured, Plan
+from kvframe.bench.content import Content, content
 from kvframe.bench.matchers import OWN
 from kvframe.bench.metrics import BUILTIN, Metric
 from kvframe.bench.outcomes import RequestOutcomes
@@ -48,12 +49,14 @@ class _Replay(msgspec.Struct, frozen=True):
 
 @dataclass
 class Outcome:
-    """The finished cells by plan and the outcomes of their requests, how many of them came from the
-    result directory, and whether Ctrl-C ended the run before the rest.
+    """The finished cells by plan and the outcomes of their requests, what caches held where that
+    was asked for, how many cells came from the result directory, and whether Ctrl-C ended the run
+    before the rest.
     """
 
     cells: dict[Plan, Cell] = field(default_factory=dict)
     requests: dict[Plan, RequestOutcomes] = field(default_factory=dict)
+    contents: dict[Plan, Content] = field(default_factory=dict)
     reused: int = 0
     interrupted: bool = False
 
@@ -75,6 +78,7 @@ def measure(plan: Plan) -> Measured:
         plan.mode,
         options,
         per_request=True,
+        log=plan.content,
         admission=admission,
         admission_options=gate_options,
         matcher=matcher,
@@ -108,7 +112,8 @@ def measure(plan: Plan) -> Measured:
         load=plan.source.load,
         arrival_seed=plan.source.arrival_seed,
     )
-    return Measured(cell, _requests(raw))
+    held = content(raw["events"]) if plan.content else None
+    return Measured(cell, _requests(raw), held)
 
 
 def _requests(raw: dict[str, Any]) -> RequestOutcomes:
@@ -139,7 +144,9 @@ def run(
 
     def keep(plan: Plan, measured: Measured) -> None:
         measured = measured.with_metrics(plan, metrics)
-        outcome.cells[plan], outcome.requests[plan] = measured
+        outcome.cells[plan], outcome.requests[plan] = measured.cell, measured.outcomes
+        if measured.content is not None:
+            outcome.contents[plan] = measured.content
 
     for plan in plans:
         measured = store.load(plan) if store is not None else None

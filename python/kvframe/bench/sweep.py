@@ -51,6 +51,7 @@ class Sweep(msgspec.Struct, forbid_unknown_fields=True, rename="kebab", omit_def
     tokenizer: str | None = None
     model_shape: str | None = None
     warm_up: float | None = None
+    content: bool | None = None
     min_hit_rate: float | None = None
 
 

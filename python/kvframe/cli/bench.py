@@ -25,6 +25,7 @@ from kvframe.cli.answer import answer_command
 from kvframe.cli.compare import compare
 from kvframe.cli.curve import curve
 from kvframe.cli.reading import reading
+from kvframe.cli.report import plot, report
 from kvframe.cli.reuse import reuse
 from kvframe.cli.serve import serve
 from kvframe.cli.tune import tune
@@ -178,6 +179,11 @@ def bench(context: click.Context) -> None:
     help="Keep every finished cell here; a later run reuses them.",
 )
 @click.option(
+    "--content",
+    is_flag=True,
+    help="Also keep what the caches hold over time, for `kvframe bench report`.",
+)
+@click.option(
     "--min-hit-rate",
     type=float,
     metavar="RATE",
@@ -228,30 +234,13 @@ def run(
         for name, value in read_sweep(sweep).items():
             if context.get_parameter_source(name) == default:
                 asked[name] = value
+    if asked["content"] and asked["out"] is None:
+        raise click.UsageError("--content: needs --out, where it is kept", context)
     if shard is not None:
         if asked["out"] is None:
             raise click.UsageError("--shard: needs --out, where the parts meet", context)
         asked["shard"] = parse_shard(shard)
     context.exit(_execute(Request(**asked), dry_run=dry_run))
-
-
-@bench.command(short_help="Draw hit rate against capacity.")
-@click.argument("results", metavar="DIR|FILE.json|-")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.png|FILE.svg",
-    help="The picture; the suffix chooses its format.",
-)
-def plot(results: str, output: Path) -> None:
-    """Draw hit rate against capacity from a result directory or a run's JSON."""
-    # matplotlib is an extra, and slow to import.
-    from kvframe.bench.plot import save
-    from kvframe.bench.results import read_cells
-
-    save(read_cells(results), output)
 
 
 @bench.command()
@@ -308,6 +297,8 @@ bench.add_command(compare)
 bench.add_command(curve)
 bench.add_command(tune)
 bench.add_command(serve)
+bench.add_command(report)
+bench.add_command(plot)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:

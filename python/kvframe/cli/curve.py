@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from kvframe.bench import capacity
-from kvframe.bench.curve import Curve, knee, lru_curve, sampled_curves
+from kvframe.bench.curve import Curve, CurveResult, knee, lru_curve, sampled_curves
 from kvframe.bench.locate import choose_all
 from kvframe.bench.options import split_list
 from kvframe.bench.policies import BASELINE
@@ -73,14 +73,14 @@ def curve(
     choices = choose_all("eviction", names, Registry())
     curves = [exact, *(sampled_curves(source, mode, choices, exact, rate) if choices else [])]
     if as_json:
-        told = {
-            "trace": source.name,
-            "mode": mode,
-            "block_size": block_size,
-            "distinct_blocks": distinct,
-            "knee_blocks": knee(exact),
-            "curves": curves,
-        }
+        told = CurveResult(
+            trace=source.name,
+            mode=mode,
+            block_size=block_size,
+            distinct_blocks=distinct,
+            knee_blocks=knee(exact),
+            curves=curves,
+        )
         click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
         return
     click.echo("\n".join([f"{source.name}: {mode} mode, blocks of {block_size} tokens", ""]))

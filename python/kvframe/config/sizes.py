@@ -52,3 +52,8 @@ def row_values(model: ModelConfig) -> int:
 def layer_bytes(model: ModelConfig) -> int:
     """Bytes that a layer keeps for a token."""
     return row_values(model) * DTYPE_BYTES[model.dtype] + model.extra_bytes
+
+
+def token_bytes(model: ModelConfig) -> int:
+    """Bytes that all layers keep for a token."""
+    return model.layers * layer_bytes(model)

@@ -15,7 +15,7 @@ from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report
 from kvframe.bench.server.cards import CARDS, Card, parse_card
-from kvframe.bench.server.cells import Server, ServerCell, ServerPlan, Simulated, simulate
+from kvframe.bench.server.cells import Server, ServerPlan, Simulated, simulate
 from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
 from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
@@ -84,7 +84,7 @@ class ServerJob:
         choices = choose_all("eviction", names, registry)
         loads = [_load(text) for text in split_list(request.loads, "--load")]
         card = None if request.card is None else parse_card(request.card)
-        shape = parse_server_shape(request.model_shape)
+        shape = self._shape = parse_server_shape(request.model_shape)
         self.server = _server(request, card or CARDS[CARD], shape)
         if request.requests is not None:
             check_file(request.requests)
@@ -119,13 +119,24 @@ class ServerJob:
 
     def outputs(self, done: dict[ServerPlan, Simulated]) -> list[str]:
         """What was simulated, in each form that was asked for."""
-        cells = {plan: one.cell for plan, one in done.items()}
-        return [self._output(form, cells) for form in self._formats]
+        return [self._output(form, done) for form in self._formats]
 
-    def _output(self, form: str, cells: dict[ServerPlan, ServerCell]) -> str:
+    def result(self, done: dict[ServerPlan, Simulated]) -> report.ServerResult:
+        """What was simulated, and what it says."""
+        cells = {plan: one.cell for plan, one in done.items()}
+        return report.ServerResult(
+            cells=list(cells.values()),
+            model_shape=self.request.model_shape,
+            token_bytes=self._shape.token_bytes,
+            verdicts=report.verdicts(cells),
+            remarks=[*self.doubts, *self._remarks],
+        )
+
+    def _output(self, form: str, done: dict[ServerPlan, Simulated]) -> str:
+        cells = {plan: one.cell for plan, one in done.items()}
         match form:
             case "json":
-                return report.json(list(cells.values()))
+                return report.json(self.result(done))
             case "csv":
                 return report.comma_separated(list(cells.values()))
             case _:

@@ -40,16 +40,39 @@ def text(cells: Cells, remarks: Sequence[str]) -> str:
         for table in (_felt(shown), _done(shown)):
             lines += [table.title, *aligned(table), ""]
     lines += [*remarks, *NOTES, ""]
-    verdicts: dict[tuple[str, int, float], Cells] = defaultdict(dict)
-    for plan, cell in cells.items():
-        verdicts[plan.group][plan] = cell
-    lines += [sentence(group) for group in verdicts.values()]
+    lines += verdicts(cells)
     return "\n".join(lines) + "\n"
 
 
-def json(cells: Sequence[ServerCell]) -> str:
-    """``{"cells": [...]}``, one object a simulation; a number that is not there is null."""
-    return msgspec.json.format(msgspec.json.encode({"cells": cells})).decode() + "\n"
+class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--format json`` has.
+
+    Attributes:
+        cells: One a simulation; a number that is not there is null.
+        model_shape: As it was asked for.
+        token_bytes: Bytes of a token's KV, in all layers.
+        verdicts: A sentence for each trace, capacity and load.
+        remarks: What the figures depend on.
+    """
+
+    cells: list[ServerCell]
+    model_shape: str = ""
+    token_bytes: int | None = None
+    verdicts: list[str] = []
+    remarks: list[str] = []
+
+
+def verdicts(cells: Cells) -> list[str]:
+    """A sentence for each trace, capacity and load."""
+    groups: dict[tuple[str, int, float], Cells] = defaultdict(dict)
+    for plan, cell in cells.items():
+        groups[plan.group][plan] = cell
+    return [sentence(group) for group in groups.values()]
+
+
+def json(result: ServerResult) -> str:
+    """An object; its ``cells`` have those of other time factors, too."""
+    return msgspec.json.format(msgspec.json.encode(result)).decode() + "\n"
 
 
 def comma_separated(cells: Sequence[ServerCell]) -> str:

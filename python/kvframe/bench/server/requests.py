@@ -50,7 +50,7 @@ def write_requests(path: Path, simulated: Iterable[tuple[ServerPlan, Simulated]]
     Raises:
         OSError: The file cannot be written.
     """
-    rows = (row for plan, one in simulated for row in _rows(plan, one))
+    rows = (row for plan, one in simulated for row in rows_of(plan, one))
     if path.suffix == ".jsonl":
         with path.open("wb") as file:
             file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
@@ -61,7 +61,8 @@ def write_requests(path: Path, simulated: Iterable[tuple[ServerPlan, Simulated]]
         writer.writerows(msgspec.structs.astuple(row) for row in rows)
 
 
-def _rows(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
+def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
+    """The requests of a simulation, in the trace's order."""
     trace = plan.source.trace.columns()
     own = one.columns
     columns = (

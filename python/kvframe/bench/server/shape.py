@@ -10,7 +10,7 @@ from kvframe.bench.capacity import parse_shape
 from kvframe.bench.options import keyed
 from kvframe.bench.server.cards import Card
 from kvframe.config import ModelConfig
-from kvframe.config.sizes import layer_bytes, rounded
+from kvframe.config.sizes import rounded, token_bytes
 from kvframe.errors import ConfigError
 
 DEFAULT = "layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9"
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
     @property
     def token_bytes(self) -> int:
         """Bytes of a token's KV, in all layers."""
-        return self.kv.layers * layer_bytes(self.kv)
+        return token_bytes(self.kv)
 
     @property
     def pair_flops(self) -> float:

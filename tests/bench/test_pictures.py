@@ -1,20 +1,21 @@
-"""The picture: forms, errors, labels that do not collide."""
+"""Pictures: forms, errors, the best few named, names that do not collide."""
 
 import itertools
 import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kvframe.bench.plot import save, spread
-from kvframe.bench.plot_style import styles
-from kvframe.bench.results import read_cells
+from kvframe.bench.charts.choose import ENOUGH, FEW
+from kvframe.bench.charts.pictures import COLORS, file_name, spread
+from kvframe.bench.study import Study
 from kvframe.errors import ConfigError
-from kvframe.policies.builtin import BUILTIN
 
 from .conftest import Command
+from .made import write
 
 
 @pytest.fixture
@@ -32,9 +33,8 @@ def test_png_and_svg(bench: Command, results: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_cells_give_the_same_svg(results: Path, tmp_path: Path) -> None:
-    cells = read_cells(str(results))
-    save(cells, tmp_path / "a.svg")
-    save(cells, tmp_path / "b.svg")
+    for name in ("a.svg", "b.svg"):
+        Study.read(results).draw(tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -47,11 +47,13 @@ def test_json_of_a_run_from_stdin(bench: Command, results: Path, tmp_path: Path)
 def test_errors_are_one_line(bench: Command, results: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"cells": [{"trace": 1}]}')
     (tmp_path / "none.json").write_text('{"cells": []}')
+    (tmp_path / "some.csv").write_text("a,b\n1,2\n")
     for source, target, word in (
         (results, "a.gif", "a.gif"),
         (results, "nowhere/a.png", "nowhere/a.png"),
         ("bad.json", "a.png", "bad.json"),
         ("none.json", "a.png", "none.json"),
+        ("some.csv", "a.png", "some.csv"),
         ("nothing.json", "a.png", "nothing.json"),
     ):
         done = bench("plot", source, "-o", target)
@@ -66,7 +68,7 @@ def test_without_matplotlib_it_says_how_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match="pip install"):
-        save(read_cells(str(results)), tmp_path / "a.png")
+        Study.read(results).draw(tmp_path / "a.png")
 
 
 def test_plots_need_only_the_contracts_keys(results: Path, tmp_path: Path) -> None:
@@ -75,10 +77,49 @@ def test_plots_need_only_the_contracts_keys(results: Path, tmp_path: Path) -> No
         for extra in ("block_hit_rate", "mean_request_hit_rate", "gap_closed"):
             del cell[extra]
     (tmp_path / "plain.json").write_text(json.dumps(kept))
-    assert len(read_cells(str(tmp_path / "plain.json"))) == len(kept["cells"])
+    assert len(Study.read(tmp_path / "plain.json").cells) == len(kept["cells"])
 
 
-def test_labels_keep_their_order_and_distance() -> None:
+def test_every_chart_has_a_file_of_its_own(bench: Command, small: Path, tmp_path: Path) -> None:
+    bench("run", "--trace", small, "--policy", "lru,fifo", "--capacity", "3", "--out", "results")
+    results = tmp_path / "results"
+    done = bench("report", results, "--out", "r.html", "--svg", "pictures")
+    drawn = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    names = {f"{file_name(chart)}.svg" for chart in Study.read(results).charts()}
+    assert drawn == sorted(names)
+    assert done.stderr == f"r.html; {len(names)} charts in pictures\n"
+    assert "hit-rate-by-cache-size-small.jsonl-engine-mode-blocks-of-512.svg" in names
+
+
+def test_of_many_policies_the_best_few_are_named(tmp_path: Path) -> None:
+    """Forty lines: each is drawn, and those that hit most, lru and the bounds have their names."""
+    policies = [f"slru:protected_uses={n}" for n in range(2, 40)] + ["lru", "mq", "opt", "infinite"]
+    study = Study.run(
+        traces=[str(write(tmp_path / "t.jsonl", sessions=20))],
+        policies=policies,
+        capacities=["20", "40"],
+    )
+    (axis,) = study.plot("hits").axes
+    named = {text.get_text() for text in axis.texts}
+    rates = {
+        name: sum(c.token_hit_rate for c in study.cells if c.policy == name) for name in policies
+    }
+    online = sorted(rates[name] for name in policies if name not in ("opt", "infinite"))
+    assert {"lru", "opt", "infinite"} <= named
+    assert len(named) <= FEW + 3
+    assert max(name for name in named if rates[name] == online[-1])
+    whole = [line for line in axis.lines if _is_data(line, axis)]
+    assert len(whole) == len(policies)
+    grey = [line for line in whole if line.get_linewidth() < 1]
+    assert len(grey) == len(policies) - len(named)
+    assert len(COLORS) >= ENOUGH
+
+
+def _is_data(line: Any, axis: Any) -> bool:
+    return len(line.get_xdata()) == 2 and bool(line.get_transform() == axis.transData)
+
+
+def test_names_keep_their_order_and_distance() -> None:
     chance = random.Random(7)
     for _ in range(500):
         wanted = sorted(chance.random() for _ in range(chance.randrange(1, 12)))
@@ -87,9 +128,3 @@ def test_labels_keep_their_order_and_distance() -> None:
         assert min(got) > -1e-9
         assert max(got) < 1 + 1e-9
     assert spread([0.2, 0.5, 0.8], 0.05) == [0.2, 0.5, 0.8]
-
-
-def test_no_two_policies_look_the_same() -> None:
-    names = [*(policy.name for policy in BUILTIN), *(f"plugin-{i}" for i in range(20))]
-    looks = {(style.color, style.marker) for style in styles(names).values()}
-    assert len(looks) == len(names)

@@ -1,0 +1,68 @@
+"""Which policies are named in charts; the others are there for context, in grey."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import fmean
+
+from kvframe.bench.charts.gathered import BOUNDS, Gathered
+from kvframe.bench.policies import BASELINE, BOUND, OPTIMUM
+
+FEW = 5
+"""Policies that are named besides lru and the bounds."""
+ENOUGH = 8
+"""So many policies in all are told apart without choosing."""
+
+
+def ranked(gathered: Gathered) -> list[str]:
+    """Policies that an engine can run, the best first.
+
+    Best is what hits most on the mean of all sizes and traffic; in results of servers alone, what
+    has the shortest mean time to the first token.
+    """
+    off: dict[str, list[float]] = defaultdict(list)
+    for traffic in gathered.traffic:
+        means = {}
+        for name in traffic.policies:
+            rates = [rate for rate in traffic.line(name) if rate is not None]
+            if name not in BOUNDS and rates:
+                means[name] = fmean(rates)
+        most = max(means.values(), default=0.0)
+        for name, rate in means.items():
+            off[name].append(rate - most)
+    late: dict[str, list[float]] = defaultdict(list)
+    for cell in gathered.servers:
+        if cell.policy not in BOUNDS:
+            late[cell.policy].append(cell.ttft_mean or 0.0)
+    names = [name for name in gathered.policies if name not in BOUNDS]
+
+    def rank(name: str) -> tuple[float, float]:
+        lost = -fmean(off[name]) if off.get(name) else float("inf")
+        return lost, fmean(late[name]) if late.get(name) else 0.0
+
+    return sorted(names, key=rank)
+
+
+def named(gathered: Gathered) -> list[str]:
+    """The best few, lru, and the bounds that were tried; all policies where these are few."""
+    order = ranked(gathered)
+    bounds = [name for name in (OPTIMUM, BOUND) if name in gathered.policies]
+    if len(gathered.policies) <= ENOUGH:
+        return [*order, *(name for name in gathered.policies if name in BOUNDS)]
+    best = [name for name in order if name != BASELINE][:FEW]
+    return [*best, *([BASELINE] if BASELINE in order else []), *bounds]
+
+
+def roles(gathered: Gathered) -> dict[str, str]:
+    """What is the baseline (lru), and what is a bound that no engine can run."""
+    return {
+        name: "baseline" if name == BASELINE else "limit" if name == BOUND else "bound"
+        for name in gathered.policies
+        if name == BASELINE or name in BOUNDS
+    }
+
+
+def slots(gathered: Gathered) -> dict[str, int]:
+    """A colour for each policy that is named and has no role, by number."""
+    told = roles(gathered)
+    return {name: at for at, name in enumerate(n for n in named(gathered) if n not in told)}
