@@ -20,7 +20,8 @@ from kvframe.request import MMItem, Request, TokenIds
 from kvframe.results import BlockCounts, BlockPrefix, Owners
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
-Keys = npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.uint64] | list[bytes]
+"""uint64 (blocks, 2), or an engine's own hash of each block, of which the first 16 bytes count."""
 
 
 class BlockPool:

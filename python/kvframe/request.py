@@ -30,7 +30,7 @@ class MMItem(NamedTuple):
 class RequestOptions(TypedDict, total=False):
     """Keywords of `Request`, for type checkers; a test holds it and the core's table together."""
 
-    keys: npt.NDArray[np.uint64] | None
+    keys: npt.NDArray[np.uint64] | list[bytes] | None
     num_tokens: int
     cache_salt: str
     lora_name: str
