@@ -20,8 +20,7 @@ from kvframe.request import MMItem, Request, TokenIds
 from kvframe.results import BlockCounts, BlockPrefix, Owners
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
-Keys = npt.NDArray[np.uint64] | list[bytes]
-"""uint64 (blocks, 2), or an engine's own hash of each block, of which the first 16 bytes count."""
+Keys = npt.NDArray[np.uint64]
 
 
 class BlockPool:
@@ -41,7 +40,8 @@ class BlockPool:
 
     def available(self) -> int:
         """Blocks that `take` could get now: free, or cached and evictable."""
-        return self._counts().available
+        free, cached, _, _ = self._core.counts()
+        return free + cached
 
     def take(
         self, count: int | None = None, *, out: npt.NDArray[np.int32] | None = None

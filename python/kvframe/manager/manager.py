@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.arguments import is_int, shown
-from kvframe.blocks import BlockPool, Keys
+from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
 from kvframe.drivers import admission, prefix
 from kvframe.drivers.asker import Terms
@@ -28,6 +28,7 @@ from kvframe.prompts import PER_TRY, Prompts, check_alone, check_index, prompt_a
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
+    BlockKeys,
     Handles,
     MMItem,
     Request,
@@ -169,6 +170,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         prompts = self._prompts
         if isinstance(prompt, Request):
             check_alone(cache_salt, lora_name, encoder, mm_items)
+            if prompts.matcher is None:
+                return Hit(*self._core.lookup_request(prompt))
         elif prompts.matcher is None:
             apart = space(cache_salt, lora_name, mm_items, encoder)
             return Hit(*self._core.lookup(prompt, **apart))
@@ -266,7 +269,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             self._core.reserve(seq, until, lookahead)
 
     def advance(
-        self, seq: int, until: int, *, upto: int | None = None, keys: Keys | None = None
+        self, seq: int, until: int, *, upto: int | None = None, keys: BlockKeys | None = None
     ) -> list[list[int]]:
         """Extend, commit and read the new blocks in one call, for a request that came as keys.
 

@@ -42,7 +42,7 @@ def text_of(found: object, where: str) -> str | None:
     raise ConfigError(f"{where} = {found!r}: must be a policy's name, or the path of a .toml file")
 
 
-def resolved(text: str | None, **sections: Mapping[str, Any]) -> Resolved:
+def resolved(text: str | None, **sections: Any) -> Resolved:
     """The configuration that the text stands for; None is what kvframe finds by itself.
 
     Args:

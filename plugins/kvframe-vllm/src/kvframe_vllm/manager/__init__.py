@@ -3,8 +3,8 @@
 In ``--scheduler-cls kvframe_vllm.manager.KvframeManagerScheduler`` the whole block manager of the
 scheduler is kvframe's: it knows which block follows which, so that policies by parents and turns,
 admission policies and retention work, and a decode step that fills no block costs no call of it.
-The policy is named as for the pool alone (`kvframe_vllm.choice`); of a ``.toml`` file ``[eviction]``,
-``[admission]`` and ``[retention]`` count.
+The policy is named as for the pool alone (`kvframe_vllm.choice`); of a ``.toml`` file
+``[eviction]``, ``[admission]`` and ``[retention]`` count.
 
 | module | what it does |
 | --- | --- |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,9 @@ class Events:
 
     def lost(self, kept: Iterable[list[int]]) -> None:
         """No block is findable any more but those in ``kept``. Never raises."""
-        try:
+        # Where that fails, what it has told is all that others know.
+        with contextlib.suppress(KVFrameError):
             self.gather()
-        except KVFrameError:
-            # What it has told is all that others know.
-            pass
         for block in self._names.keys() - {block for table in kept for block in table}:
             self._removed(self._names[block])
         self._names.clear()

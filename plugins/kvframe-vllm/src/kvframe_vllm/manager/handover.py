@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 
 def hand_over(manager: WholeManager, error: Exception) -> KVCacheManager:
-    """vLLM's own manager, which is the scheduler's from now on, with all that requests have."""
+    """Returns vLLM's own manager: the scheduler's from now on, with all that requests have."""
     if manager.scheduler.kv_cache_manager is manager:
         told = manager.policy, type(error).__name__, error
-        logger.error("kvframe's manager (%s) failed, and vLLM's goes on in its place: %s: %s", *told)
+        logger.error(
+            "kvframe's manager (%s) failed, and vLLM's goes on in its place: %s: %s", *told
+        )
         manager.scheduler.kv_cache_manager = manager.stock
         manager.stock.prefix_cache_stats = manager.prefix_cache_stats
         manager.lost_events()

@@ -40,4 +40,6 @@ class BlockIds(KVCacheBlocks):  # type: ignore[misc]
     ) -> tuple[list[int], ...] | None:
         if allow_none and not self.ids:
             return None
-        return (self.ids.copy(),) if group_ids is None else tuple(self.ids.copy() for _ in group_ids)
+        return (
+            (self.ids.copy(),) if group_ids is None else tuple(self.ids.copy() for _ in group_ids)
+        )

@@ -13,7 +13,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.request import RequestStatus
 
 import kvframe
-from kvframe.errors import CapacityError
+from kvframe.errors import CapacityError, NeverFitsError
 from kvframe_vllm import choice
 from kvframe_vllm.log import logger
 from kvframe_vllm.manager.events import Events
@@ -46,7 +46,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
     def __init__(self, scheduler: Any, text: str | None) -> None:
         stock = scheduler.kv_cache_manager
         # Its settings and statistics; what it knows of blocks stays as it is, and is not asked.
-        vars(self).update(vars(stock))
+        self.__dict__.update(vars(stock))
         self.stock, self.scheduler = stock, scheduler
         self._size = stock.block_pool.hash_block_size
         resolved = choice.resolved(
@@ -57,6 +57,8 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
                 "null_block": True,
                 "event_log": stock.enable_kv_cache_events,
             },
+            # vLLM counts.
+            observe={"statistics": False},
         )
         self.policy = resolved.eviction.name
         self.kv = kvframe.KVCacheManager(resolved)
@@ -87,7 +89,10 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             ids = hit.blocks[0].tolist()
             return BlockIds(ids, self.block_pool, hit.unowned), hit.tokens, 0
         except Exception as error:
-            return self._give_up(error).get_computed_blocks(request, max_cache_hit_length)
+            found_by_stock: tuple[KVCacheBlocks, int, int]
+            stock, given = self._give_up(error), (request, max_cache_hit_length)
+            found_by_stock = stock.get_computed_blocks(*given)
+            return found_by_stock
 
     def _asked_of(self, request: Any) -> Asked:
         """The request as kvframe takes it, read once however often it is tried."""
@@ -139,7 +144,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             if held is None:
                 return self._admit(request, hits, slots, end)
             return self._grow(held, slots, end)
-        except CapacityError:
+        except (CapacityError, NeverFitsError):
             return None
         except Exception as error:
             return self._give_up(error).allocate_slots(
@@ -167,7 +172,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         if self._events is not None:
             self._events.begun(given.seq, request)
         held.ids = self.kv.block_table(given.seq).tolist()
-        held.cached = hits
+        held.cached, held.room = hits, len(held.ids) * size
         self._grow(held, slots, end)
         if given.cached_tokens != hits * size:
             raise RuntimeError(f"{given.cached_tokens} tokens are cached, {hits} blocks were found")
@@ -175,15 +180,19 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
 
     def _grow(self, held: Held, slots: int, end: int) -> KVCacheBlocks:
         size, request = self._size, held.request
-        full = max(min(end, request.num_tokens) // size, held.cached)
-        until = max(-(-slots // size), len(held.ids)) * size
-        keys = request.block_hashes[held.named : full]
-        [new] = self.kv.advance(held.seq, until, upto=full * size, keys=keys)
+        full = min(min(end, request.num_tokens) // size, len(request.block_hashes))
+        if full <= held.cached:
+            full, keys = held.cached, None
+        else:
+            keys = request.block_hashes[held.named : full]
+        [new] = self.kv.advance(held.seq, -(-slots // size) * size, upto=full * size, keys=keys)
+        held.named = max(held.named, full)
+        held.cached, held.due = full, (full + 1) * size
+        if not new:
+            return self.empty_kv_cache_blocks
         held.ids += new
-        held.named += len(keys)
-        held.cached = full
-        held.room, held.due = len(held.ids) * size, (full + 1) * size
-        return BlockIds(new, self.block_pool) if new else self.empty_kv_cache_blocks
+        held.room = len(held.ids) * size
+        return BlockIds(new, self.block_pool)
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
         held = self.held.get(request.request_id)
@@ -219,7 +228,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         events: list[Any] = super().take_events()
         return events
 
-    # --- what ends, begins anew, or has nothing to say here ----------------------------------------
+    # --- what ends, begins anew, or has nothing to say here ---------------------------------------
 
     def estimate_cached_tokens(self, request: Any) -> int:
         held = self.held.get(request.request_id)

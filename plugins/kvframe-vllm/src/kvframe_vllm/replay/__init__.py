@@ -11,4 +11,6 @@
 ``scenarios``  lru against stock under preemption, aborts, drafts, windows and late frees
 ``fuzz``       loose values of clients and operators
 ``cost``       time of the KV manager a step
+``manager``    the scenarios under kvframe's whole manager
+``manager_cost``  what a step costs under it
 """
