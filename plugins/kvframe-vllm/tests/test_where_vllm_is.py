@@ -12,7 +12,8 @@ import pytest
 FOLDER = Path(__file__).parents[1]
 TESTS = (
     *("tests/test_pool.py", "tests/test_scheduler.py", "tests/test_shadow.py"),
-    *("tests/test_manager.py", "tests/test_offload.py"),
+    *("tests/test_manager.py", "tests/test_offload.py", "tests/test_interface.py"),
+    "tests/test_demonstration.py",
 )
 
 
