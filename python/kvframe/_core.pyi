@@ -119,6 +119,18 @@ class Manager:
         """
         Calls back with the level before and after each change.
         """
+    def advance(
+        self,
+        /,
+        seq: SupportsIndex,
+        until: SupportsIndex,
+        upto: SupportsIndex | None = None,
+        keys: Any | None = None,
+    ) -> list[list[int]]:
+        """
+        Slots up to a length, keys of further full blocks, and a commit; returns the blocks that each
+        group's table got.
+        """
     def allocate(
         self,
         /,
@@ -236,6 +248,10 @@ class Manager:
         """
         Copies of a ticket failed; returns the sequences that were cut.
         """
+    def fill_keys(self, /, seq: SupportsIndex, keys: Any) -> None:
+        """
+        For replaying a log: keys of further full blocks.
+        """
     def fill_placeholders(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
         The ids of the first tokens that were appended without.
@@ -332,13 +348,13 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-    ) -> tuple[int, list[Incomplete], int | None]:
+    ) -> tuple[int, list[Incomplete], int | None, int]:
         """
         How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
         """
     def lookup_request(
         self, /, request: Request, answer: tuple[Any | None, SupportsIndex | None] | None = None
-    ) -> tuple[int, list[Incomplete], int | None]:
+    ) -> tuple[int, list[Incomplete], int | None, int]:
         """
         The same for a request, by what it reads.
         """
@@ -697,7 +713,8 @@ class Request:
 
     Args:
         prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
-        keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them.
+        keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them; or an engine's own hashes,
+            a list of bytes, of each the first 16. They must cover all that the KV depends on.
         num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
         cache_salt: Prefixes are shared only among requests of the same salt.
         lora_name: As ``cache_salt``, for LoRA and other adapters.

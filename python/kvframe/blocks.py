@@ -40,7 +40,8 @@ class BlockPool:
 
     def available(self) -> int:
         """Blocks that `take` could get now: free, or cached and evictable."""
-        return self._counts().available
+        free, cached, _, _ = self._core.counts()
+        return free + cached
 
     def take(
         self, count: int | None = None, *, out: npt.NDArray[np.int32] | None = None

@@ -137,3 +137,6 @@ class EventKind(IntEnum):
     come along as ids."""
     ABORT = 56
     """The sequence ends, and nothing more of it becomes findable."""
+    KEYS = 57
+    """Keys of further full blocks of the sequence became known; their 32-bit words, the lowest
+    first, come along as ids."""

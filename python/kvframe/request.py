@@ -16,6 +16,9 @@ from kvframe.errors import UsageError
 from kvframe.retention import Retention
 
 TokenIds = npt.NDArray[np.integer[Any]] | Sequence[int]
+BlockKeys = npt.NDArray[np.uint64] | list[bytes]
+"""uint64 (blocks, 2), or an engine's own hash of each block, of which the first 16 bytes count."""
+
 Handles = npt.NDArray[np.integer[Any]] | Sequence[int]
 
 
@@ -30,7 +33,7 @@ class MMItem(NamedTuple):
 class RequestOptions(TypedDict, total=False):
     """Keywords of `Request`, for type checkers; a test holds it and the core's table together."""
 
-    keys: npt.NDArray[np.uint64] | None
+    keys: BlockKeys | None
     num_tokens: int
     cache_salt: str
     lora_name: str

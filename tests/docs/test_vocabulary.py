@@ -42,7 +42,7 @@ def test_verbs() -> None:
 
 
 def test_every_verb_that_stays_is_told() -> None:
-    new = {"abort", "block_size"}
+    new = {"abort", "advance", "block_size"}
     verbs = {name for name in dir(KVCacheManager) if not name.startswith("_")} - new
     now = {name.partition("(")[0] for name in rows("Verbs of `KVCacheManager`").values()}
     assert verbs - now == set()

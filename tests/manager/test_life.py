@@ -320,7 +320,7 @@ def test_keys_out_of_their_chain_do_not_break_the_books(order: list[int]) -> Non
         (np.zeros((1, 3), np.uint64), "keys must have shape"),
         (np.zeros(2, np.uint64), "keys must be"),
         (np.zeros((1, 2), np.int64), "keys must be a uint64 array"),
-        ([[1, 2]], "keys must be a uint64 array"),
+        ([[1, 2]], "each must be bytes, 16 of them or more"),
     ],
 )
 def test_wrong_keys_are_refused(keys: Any, message: str) -> None:

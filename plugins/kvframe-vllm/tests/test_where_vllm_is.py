@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1]
-TESTS = ("tests/test_pool.py", "tests/test_scheduler.py", "tests/test_shadow.py")
+TESTS = (
+    *("tests/test_pool.py", "tests/test_scheduler.py", "tests/test_shadow.py"),
+    *("tests/test_manager.py", "tests/test_offload.py", "tests/test_interface.py"),
+    "tests/test_demonstration.py",
+)
 
 
 def test_they_pass_there() -> None:

@@ -28,6 +28,7 @@ from kvframe.prompts import PER_TRY, Prompts, check_alone, check_index, prompt_a
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
+    BlockKeys,
     Handles,
     MMItem,
     Request,
@@ -72,8 +73,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     - build one: `from_toml`
     - ask about prompts, and begin sequences: `lookup`, `can_allocate`, `allocate`, `rematch`
     - run a whole scheduler step in one call: `step`
-    - or sequence by sequence: `extend`, `append`, `commit`, `truncate`, `fork`, `release`,
-      `abort`, `preempt`, `lengths`
+    - or sequence by sequence: `extend`, `append`, `commit`, `advance`, `truncate`, `fork`,
+      `release`, `abort`, `preempt`, `lengths`
     - take slots before tokens are known: `append_placeholders`, `fill_placeholders`
     - tell kernels where KV is: `block_table`, `block_tables`, `slot_mapping`
     - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`
@@ -169,6 +170,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         prompts = self._prompts
         if isinstance(prompt, Request):
             check_alone(cache_salt, lora_name, encoder, mm_items)
+            if prompts.matcher is None:
+                return Hit(*self._core.lookup_request(prompt))
         elif prompts.matcher is None:
             apart = space(cache_salt, lora_name, mm_items, encoder)
             return Hit(*self._core.lookup(prompt, **apart))
@@ -264,6 +267,33 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             raise UsageError("lookahead = None: must be an integer of at least 0")
         else:
             self._core.reserve(seq, until, lookahead)
+
+    def advance(
+        self, seq: int, until: int, *, upto: int | None = None, keys: BlockKeys | None = None
+    ) -> list[list[int]]:
+        """Extend, commit and read the new blocks in one call, for a request that came as keys.
+
+        An engine with block hashes of its own calls it when a sequence outgrows its blocks, or has
+        filled one. All of it is done, or nothing.
+
+        Args:
+            seq: A running sequence.
+            until: The length up to which it is to have slots, be they for tokens that are not known
+                yet. It keeps those that it has.
+            upto: Commit up to this length; None commits nothing.
+            keys: Of its full blocks, from the first one without on: a block is findable once it is
+                committed and has a key. As in `Request`.
+
+        Returns:
+            The blocks that its tables got, a list a group. Copies to make before writing are in the
+            next `take_plan`.
+
+        Raises:
+            CapacityError: There is no room for all slots now.
+            UsageError: There are more keys than full blocks, the request came as tokens, or
+                ``upto`` is more than has slots and is known, or less than was committed before.
+        """
+        return self._core.advance(seq, until, upto, keys)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, and get slots for them (decode, speculation).

@@ -145,6 +145,7 @@ _VERBS: dict[K, Any] = {
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
     K.FILL: lambda core, e: core.fill_placeholders(e.seq, e.ids),
     K.COMMIT: lambda core, e: core.commit(e.seq, e.value),
+    K.KEYS: lambda core, e: core.fill_keys(e.seq, e.ids.view("<u8").reshape(-1, 2)),
     K.TRUNCATE: lambda core, e: (core.cut_known if e.other > e.value else core.truncate)(
         e.seq, e.other
     ),

@@ -9,7 +9,7 @@ use numpy::{
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::calls::{call_method, import, text};
 use crate::errors::{shown, usage};
@@ -140,10 +140,15 @@ pub fn readable<'py, T: Element, D: Dimension>(
     call_method(value, intern!(value.py(), "copy"), ()).ok()?.extract().ok()
 }
 
-/// Block keys from a uint64 array of shape (n, 2), low word first.
+/// Block keys from a uint64 array of shape (n, 2), low word first, or from a list of names, of each the
+/// first 16 bytes.
 pub fn keys(value: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
+    if let Ok(names) = value.cast::<PyList>() {
+        return names.iter().map(|name| key_of(&name)).collect();
+    }
     let array = readable::<u64, Ix2>(value).ok_or_else(|| {
-        usage(value.py(), "keys must be a uint64 array of shape (blocks, 2)".into())
+        let limit = "a uint64 array of shape (blocks, 2), or a list of bytes";
+        usage(value.py(), format!("keys must be {limit}"))
     })?;
     if let [_, 2] = array.shape() {
         let key = |r: ArrayView1<'_, u64>| Key(u128::from(r[0]) | (u128::from(r[1]) << 64));
@@ -152,6 +157,15 @@ pub fn keys(value: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
     let message = format!("keys must have shape (blocks, 2), not {:?}", array.shape());
     drop(array);
     Err(usage(value.py(), message))
+}
+
+/// The key that an engine's own hash of a block begins with.
+fn key_of(name: &Bound<'_, PyAny>) -> PyResult<Key> {
+    let bytes = name.cast::<PyBytes>().ok().and_then(|name| name.as_bytes().first_chunk::<16>());
+    bytes.map(|head| Key(u128::from_le_bytes(*head))).ok_or_else(|| {
+        let limit = "each must be bytes, 16 of them or more";
+        usage(name.py(), format!("keys with {}: {limit}", shown(name)))
+    })
 }
 
 /// A key's two words, low first.

@@ -27,7 +27,8 @@ pub const LONG_TOKENS: usize = 1 << 14;
 ///
 /// Args:
 ///     prompt: Token ids, any integer dtype. None if only ``keys`` and ``num_tokens`` are known.
-///     keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them.
+///     keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them; or an engine's own hashes,
+///         a list of bytes, of each the first 16. They must cover all that the KV depends on.
 ///     num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
 ///     cache_salt: Prefixes are shared only among requests of the same salt.
 ///     lora_name: As ``cache_salt``, for LoRA and other adapters.

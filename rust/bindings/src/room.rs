@@ -2,18 +2,35 @@
 
 use std::sync::{Arc, PoisonError};
 
-use kvframe_core::Manager as Core;
 use kvframe_core::hash::Hasher;
-use kvframe_core::manager::PreemptionOrder;
+use kvframe_core::manager::{Due, PreemptionOrder};
+use kvframe_core::{Error, Manager as Core, SeqId};
 use pyo3::prelude::*;
 
 use crate::args::{Blocks, Count, Fence, Free, Lookahead, Seq, Share, Ticket, Until, Upto};
-use crate::buffers::{tokens, u64s};
+use crate::buffers::{keys, tokens, u64s};
 use crate::errors::{is_of, shown, usage};
 use crate::listeners::level;
 use crate::manager::Manager;
 use crate::policy::host::Outside;
 use crate::request::Request;
+use crate::tables::null_entry;
+use crate::views::entry;
+
+/// Commits `seq` up to `upto`; the entries of its tables behind those that it `had`.
+fn committed(
+    core: &mut Core,
+    seq: SeqId,
+    upto: u32,
+    had: &[usize],
+) -> Result<Vec<Vec<i32>>, Error> {
+    if core.sequence(seq)?.committed < upto {
+        core.commit(seq, upto)?;
+    }
+    let null = null_entry(core);
+    let tables = core.sequence(seq)?.tables.iter().zip(had);
+    Ok(tables.map(|(t, &had)| t[had..].iter().map(|&b| entry(b, null)).collect()).collect())
+}
 
 /// The preemption order of that name.
 fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
@@ -68,6 +85,42 @@ impl Manager {
     /// Keeps the blocks of computed tokens for a reader elsewhere; returns the ticket that ends it.
     fn lease(&self, py: Python<'_>, seq: Seq, upto: Upto) -> PyResult<u64> {
         self.with(py, |core| core.lease(seq.0, upto.0))
+    }
+
+    /// Slots up to a length, keys of further full blocks, and a commit; returns the blocks that each
+    /// group's table got.
+    #[pyo3(signature = (seq, until, upto=None, keys=None))]
+    fn advance(
+        &self,
+        py: Python<'_>,
+        seq: Seq,
+        until: Until,
+        upto: Option<Upto>,
+        keys: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<Vec<i32>>> {
+        let keys = keys.map(self::keys).transpose()?.unwrap_or_default();
+        // An admission policy in Python is asked between the two, without the lock.
+        let asks = self.admission.python.is_some();
+        let mut had = Vec::new();
+        let (upto, done) = self.with_victims(py, |core| {
+            let sequence = core.sequence(seq.0)?;
+            had.clear();
+            had.extend(sequence.tables.iter().map(|table| table.len()));
+            let upto = upto.map_or(sequence.committed, |upto| upto.0);
+            core.advance(seq.0, until.0, &keys, upto)?;
+            Ok((upto, if asks { Vec::new() } else { committed(core, seq.0, upto, &had)? }))
+        })?;
+        if !asks {
+            return Ok(done);
+        }
+        let due = Due { seq: seq.0, upto: Some(upto), cut: None, fill: &[] };
+        self.admitting(py, |_| Some(due), |core| committed(core, seq.0, upto, &had))
+    }
+
+    /// For replaying a log: keys of further full blocks.
+    fn fill_keys(&self, py: Python<'_>, seq: Seq, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let keys = self::keys(keys)?;
+        self.with(py, |core| core.fill_keys(seq.0, &keys))
     }
 
     /// Slots up to a length, and `lookahead` further ones for tokens whose ids come later. Without

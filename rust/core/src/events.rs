@@ -137,6 +137,9 @@ pub enum Kind {
     Rematch = 55,
     /// `seq` ends, and nothing more of it becomes findable.
     Abort = 56,
+    /// Keys of further full blocks of `seq` became known; their 32-bit words are logged as ids, the
+    /// lowest first.
+    Keys = 57,
 }
 
 /// One entry of the log.

@@ -160,6 +160,12 @@ impl Sequence {
         place <= self.max_seq_len.wrapping_sub(1)
     }
 
+    /// Whether its request brought keys instead of tokens.
+    #[inline]
+    pub fn came_as_keys(&self) -> bool {
+        self.tokens.is_empty() && self.known > 0
+    }
+
     /// Whether all that is known has slots, and is known as tokens: more may come.
     #[inline]
     pub fn is_open(&self) -> bool {

@@ -42,14 +42,18 @@ def text_of(found: object, where: str) -> str | None:
     raise ConfigError(f"{where} = {found!r}: must be a policy's name, or the path of a .toml file")
 
 
-def resolved(text: str | None) -> Resolved:
+def resolved(text: str | None, **sections: Any) -> Resolved:
     """The configuration that the text stands for; None is what kvframe finds by itself.
+
+    Args:
+        text: A policy, or a file.
+        **sections: What else the engine says, as `Resolved.load` takes it.
 
     Raises:
         ConfigError, PluginError: It stands for none.
     """
     if text is None:
-        return Resolved.load()
+        return Resolved.load(**sections)
     if text.endswith(".toml"):
-        return Resolved.load(text)
-    return Resolved.load(os.devnull, env={}, eviction={"policy": text})
+        return Resolved.load(text, **sections)
+    return Resolved.load(os.devnull, env={}, eviction={"policy": text}, **sections)

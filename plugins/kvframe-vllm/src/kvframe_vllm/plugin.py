@@ -8,6 +8,7 @@ from typing import Any
 
 from kvframe_vllm import choice
 from kvframe_vllm.log import logger
+from kvframe_vllm.offload import names
 
 _DONE = "_kvframe_ruled"
 
@@ -15,8 +16,10 @@ _DONE = "_kvframe_ruled"
 def register() -> None:
     """Have every scheduler of this process rule its pool by the policy of ``KVFRAME_VLLM_POLICY``.
 
-    Without that variable vLLM is left as it is.
+    Without that variable vLLM's pool is left as it is. In any case vLLM's CPU tier knows kvframe's
+    policies, spec and stores by name.
     """
+    names.register()
     if not os.environ.get(choice.VARIABLE):
         return
     from vllm.v1.core.sched.scheduler import Scheduler

@@ -1,6 +1,7 @@
 """What of vLLM this package builds on, release by release.
 
-``releases.json`` holds, for each known minor release, the names and parameters of those classes. At
+``releases.json`` holds, for each known minor release, the names and parameters of the classes that
+the pool face meets; ``manager/releases.json`` of those that the whole manager stands in for. At
 start they are read from the installed sources; outside the table vLLM stays as it is. Sources are
 parsed, not imported: an unpacked wheel can be recorded with
 ``python -m kvframe_vllm.releases FOLDER VERSION``.
@@ -25,21 +26,48 @@ POINTS: Mapping[str, tuple[str, ...]] = {
 }
 """Classes by file, below the package ``vllm``."""
 
+MANAGER_TABLE = Path(__file__).parent / "manager" / "releases.json"
+
+MANAGER_POINTS: Mapping[str, tuple[str, ...]] = {
+    "v1/core/kv_cache_manager.py": ("KVCacheManager", "KVCacheBlocks"),
+    "v1/core/kv_cache_coordinator.py": ("UnitaryKVCacheCoordinator",),
+    "v1/core/single_type_kv_cache_manager.py": ("SingleTypeKVCacheManager", "FullAttentionManager"),
+    "v1/core/block_pool.py": ("BlockPool",),
+    "v1/core/sched/scheduler.py": ("Scheduler",),
+    "v1/request.py": ("Request",),
+}
+"""The same for the whole manager, which vLLM's scheduler calls by other names."""
+
 
 @functools.cache
 def unknown() -> str | None:
     """Why the installed vLLM is not one that is known, in one sentence; None if it is."""
+    return difference(*_installed())
+
+
+@functools.cache
+def unknown_to_manager() -> str | None:
+    """The same of what the whole manager builds on."""
+    return difference(*_installed(), MANAGER_TABLE, MANAGER_POINTS)
+
+
+def _installed() -> tuple[Path, str]:
     distribution = importlib.metadata.distribution("vllm")
-    return difference(Path(str(distribution.locate_file(""))), distribution.version)
+    return Path(str(distribution.locate_file(""))), distribution.version
 
 
-def difference(site: Path, version: str) -> str | None:
-    """The same of the vLLM of that version in the folder ``site``."""
-    table = recorded()
+def difference(
+    site: Path,
+    version: str,
+    known_by: Path = TABLE,
+    points: Mapping[str, tuple[str, ...]] = POINTS,
+) -> str | None:
+    """The same of the vLLM of that version in the folder ``site``, by a table of its own."""
+    table = recorded(known_by)
     known = table.get(minor(version))
     if known is None:
         return f"vLLM {version} is not one of the known releases, {', '.join(table)}"
-    found = signatures(site)
+    found = signatures(site, points)
     changed = sorted(key for key in known.keys() | found if known.get(key) != found.get(key))
     if not changed:
         return None
@@ -53,16 +81,16 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def recorded() -> dict[str, dict[str, str]]:
-    """The table."""
-    table: dict[str, dict[str, str]] = json.loads(TABLE.read_text(encoding="utf-8"))
-    return table
+def recorded(table: Path = TABLE) -> dict[str, dict[str, str]]:
+    """The table in a file."""
+    rows: dict[str, dict[str, str]] = json.loads(table.read_text(encoding="utf-8"))
+    return rows
 
 
-def signatures(site: Path) -> dict[str, str]:
-    """Parameters of each method, and each field, of the classes in `POINTS` that are there."""
+def signatures(site: Path, points: Mapping[str, tuple[str, ...]] = POINTS) -> dict[str, str]:
+    """Parameters of each method, and each field, of the classes in ``points`` that are there."""
     found: dict[str, str] = {}
-    for file, classes in POINTS.items():
+    for file, classes in points.items():
         path = site / "vllm" / file
         if path.is_file():
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -87,13 +115,19 @@ def _parameters(given: ast.arguments) -> str:
     return f"({ast.unparse(given)})"
 
 
-def record(site: Path, version: str) -> None:
-    """Enter the vLLM of that version in the folder ``site`` into the table."""
-    table = recorded() if TABLE.is_file() else {}
-    table[minor(version)] = signatures(site)
+def record(
+    site: Path,
+    version: str,
+    file: Path = TABLE,
+    points: Mapping[str, tuple[str, ...]] = POINTS,
+) -> None:
+    """Enter the vLLM of that version in the folder ``site`` into a table."""
+    table = recorded(file) if file.is_file() else {}
+    table[minor(version)] = signatures(site, points)
     ordered = dict(sorted(table.items(), key=lambda row: [int(part) for part in row[0].split(".")]))
-    TABLE.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     record(Path(sys.argv[1]), sys.argv[2])
+    record(Path(sys.argv[1]), sys.argv[2], MANAGER_TABLE, MANAGER_POINTS)

@@ -259,6 +259,65 @@ fn rule_8_keys_alone_serve_engines_that_hash_themselves() {
     }
 }
 
+/// An engine that hashes for itself knows the key of a block once its tokens are there: a sequence that
+/// came as keys grows, is committed and found as one that came as tokens.
+#[test]
+fn rule_8_keys_that_come_later_find_what_tokens_find() {
+    let options = || Options { blocks: 9, block_size: SIZE, ..Options::default() };
+    for policy in ["lru", "lfu", "arc"] {
+        let (mut by_tokens, mut by_keys) = (build(options(), policy), build(options(), policy));
+        for round in 0..60_u32 {
+            let (family, turn) = (round * 7 % 5, round * 3 % 4);
+            let tokens = prompt(&[family, family + turn, 8]);
+            let keys = by_tokens.keys(&tokens, Space::default(), &[]);
+            let a = by_tokens.allocate(&request(&tokens)).unwrap();
+            // The last key of the prompt comes with the commit.
+            let b = by_keys.allocate(&Request::of_keys(&keys[..2], 3 * SIZE)).unwrap();
+            assert_eq!(a.cached_tokens, b.cached_tokens, "{policy}, round {round}");
+            by_tokens.commit(a.seq, 3 * SIZE).unwrap();
+            by_keys.advance(b.seq, 3 * SIZE, &keys[2..], 3 * SIZE).unwrap();
+            by_keys.commit(b.seq, 3 * SIZE).unwrap();
+            for answer in 1..=turn {
+                let until = (3 + answer) * SIZE;
+                let all: Vec<u32> =
+                    tokens.iter().copied().chain(prompt(&vec![20; answer as usize])).collect();
+                by_tokens.append(a.seq, &prompt(&[20])).unwrap();
+                by_tokens.commit(a.seq, until).unwrap();
+                let keys = by_tokens.keys(&all, Space::default(), &[]);
+                by_keys.advance(b.seq, until, &keys[2 + answer as usize..], until).unwrap();
+                by_keys.commit(b.seq, until).unwrap();
+            }
+            let table = |m: &Manager, seq| m.sequence(seq).unwrap().tables[0].to_vec();
+            assert_eq!(table(&by_tokens, a.seq), table(&by_keys, b.seq), "{policy}, round {round}");
+            by_tokens.release(a.seq).unwrap();
+            by_keys.release(b.seq).unwrap();
+            assert_eq!(by_tokens.eviction_order(), by_keys.eviction_order());
+            by_keys.check_integrity().unwrap();
+        }
+        assert!(by_keys.stats().evictions > 20, "{policy}");
+    }
+}
+
+/// What is wrong with a call is said before anything moves.
+#[test]
+fn rule_8_keys_are_those_of_full_blocks() {
+    let mut m = build(Options { blocks: 4, block_size: SIZE, ..Options::default() }, "lru");
+    let seq = m.allocate(&Request::of_keys(&[], 6)).unwrap().seq;
+    let mut refused = |until, keys: &[Key], upto| {
+        refused(&mut m, &[seq], |m| m.advance(seq, until, keys, upto)).to_string()
+    };
+    let many = refused(8, &[Key(1), Key(2), Key(3)], 0);
+    assert!(many.contains("2 full blocks"), "{many}");
+    assert!(refused(8, &[], 9).contains('9'), "past its slots");
+    assert!(refused(12, &[Key(1)], 12).contains("only the ids of 6 tokens are known"));
+    assert!(refused(40, &[Key(1)], 4).contains("10"), "no room");
+    m.advance(seq, 8, &[Key(1), Key(2)], 8).unwrap();
+    assert_eq!(m.commit(seq, 8).unwrap().stored, 2);
+    let other = m.allocate(&request(&[1, 2])).unwrap().seq;
+    let error = m.advance(other, 8, &[Key(3)], 0).unwrap_err().to_string();
+    assert!(error.contains("came as tokens"), "{error}");
+}
+
 #[test]
 fn rule_8_hashes_are_chosen_by_name() {
     for algo in ALGOS {

@@ -53,7 +53,8 @@ impl Manager {
                     blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
                 }
             }
-            Hit { tokens, blocks, collisions, attached: self.find_attached(wanted) }
+            let unowned = self.count_unowned(&blocks);
+            Hit { tokens, blocks, collisions, attached: self.find_attached(wanted), unowned }
         }))
     }
 

@@ -1,4 +1,5 @@
 //! More slots for a sequence; a block that others read is copied first.
+mod advance;
 mod cross;
 pub(super) mod growth;
 mod rows;
@@ -48,8 +49,12 @@ impl Ids<'_> {
         match self {
             Self::Known(tokens) => sequence.tokens.extend_from_slice(tokens),
             Self::Unknown(count) => {
-                sequence.tokens.resize(sequence.tokens.len() + count as usize, 0);
                 sequence.unknown += count;
+                if sequence.came_as_keys() {
+                    sequence.known += count;
+                    return;
+                }
+                sequence.tokens.resize(sequence.tokens.len() + count as usize, 0);
             }
         }
         sequence.known = sequence.tokens.len() as u32;
@@ -203,18 +208,17 @@ impl Manager {
         Ok(())
     }
 
-    /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids come
-    /// later, as `append_placeholders` does.
+    /// Slots up to `until`, as `extend` gives them, and past what is known for tokens whose ids, or
+    /// keys where the request came as keys, come later.
     ///
     /// # Errors
-    /// As those two.
+    /// As [`Manager::extend`]; [`Error::Invalid`] past the full length.
     pub fn reserve(&mut self, seq: SeqId, until: u32) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         let known = sequence.known();
         if until <= known {
             return self.extend(seq, until);
         }
-        sequence.check_tokens((until - known) as usize)?;
         check_length("reserve", u64::from(until - known), (known, sequence.max_seq_len))?;
         self.make_slots(seq, until)?;
         self.note_append(seq, until, Ids::Unknown(until - known));

@@ -1,0 +1,198 @@
+"""vLLM's CPU tier with kvframe's names, admission and stores: its own classes, without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed here", allow_module_level=True)
+
+from kvframe_vllm.offload import names
+from kvframe_vllm.offload.spec import AdmittingManager
+from kvframe_vllm.offload.tier import KvframeTier
+from vllm.v1.kv_offload.base import LookupResult, ReqContext, make_offload_key
+from vllm.v1.kv_offload.config import (
+    OffloadingCacheConfig,
+    OffloadingConfig,
+    OffloadingGroupConfig,
+    OffloadingModelConfig,
+    OffloadingParallelConfig,
+)
+from vllm.v1.kv_offload.cpu.policies.factory import CachePolicyFactory
+from vllm.v1.kv_offload.factory import OffloadingSpecFactory
+from vllm.v1.kv_offload.tiering.base import TransferJob
+from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory
+from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
+
+from kvframe.flat_admission import FlatAdmission
+
+CHUNK = 4096
+
+
+def config(**extra: Any) -> OffloadingConfig:
+    return OffloadingConfig(
+        groups=(OffloadingGroupConfig(16, ("layer0",), 0),),
+        worker_kv_bytes_per_block=CHUNK,
+        enable_kv_cache_events=True,
+        extra_config={"cpu_bytes_to_use": 8 * CHUNK, **extra},
+        engine_id="test-kvframe",
+        model=OffloadingModelConfig("tiny", "float16"),
+        cache=OffloadingCacheConfig(16, 1),
+        parallel=OffloadingParallelConfig(0, 1, 1, 1, 1, 1, 0, 1, None, True),
+    )
+
+
+def keys(*blocks: int) -> list[Any]:
+    return [make_offload_key(block.to_bytes(32, "big"), 0) for block in blocks]
+
+
+def context(name: str, given: list[Any]) -> ReqContext:
+    made = ReqContext(name)
+    for at, key in enumerate(given):
+        made.set_offload_key_position(key, (at + 1) * 16)
+    return made
+
+
+def test_policies_are_known_by_name() -> None:
+    names.register()
+    names.register()
+    policy = CachePolicyFactory.get_cache_policy_cls("kvframe:s3-fifo")(cache_capacity=8)
+    assert policy.tier.policy == "s3-fifo"
+    spec = OffloadingSpecFactory.create_spec(config(spec_name=names.SPEC, admission="second-use"))
+    manager = spec.get_manager()
+    assert isinstance(manager, AdmittingManager)
+    assert manager.admission.policy == "second-use"
+    assert SecondaryTierFactory.get_tier_class({"type": "kvframe"}) is KvframeTier
+
+
+def test_a_chunk_enters_once_the_admission_policy_keeps_it() -> None:
+    manager = AdmittingManager(
+        FlatAdmission.named("second-use"), num_chunks=8, cache_policy="lru", enable_events=True
+    )
+    prompt = keys(1, 2, 3)
+    for turn, stored in enumerate(([], prompt, [])):
+        request = context(str(turn), prompt)
+        manager.on_new_request(request)
+        given = manager.prepare_store(prompt, request)
+        assert given.keys_to_store == stored
+        manager.complete_store(given.keys_to_store, request)
+        manager.on_request_finished(request)
+    again = context("again", prompt)
+    assert {manager.lookup(key, again) for key in prompt} == {LookupResult.HIT}
+    mixed = keys(1, 9)
+    given = manager.prepare_store(mixed, context("mixed", mixed))
+    assert given.keys_to_store == [], "what is there is not stored again, what is new not yet"
+
+
+@pytest.fixture(name="rows")
+def primary_rows() -> Any:
+    return np.random.default_rng(5).integers(0, 255, (8, CHUNK), np.uint8)
+
+
+def tier_over(rows: Any, folder: Path, **row: Any) -> KvframeTier:
+    spec = OffloadingSpecFactory.create_spec(config())
+    given = {"store": "disk", "capacity": 4, "options": {"path": str(folder)}, **row}
+    return KvframeTier(spec, memoryview(rows), "kvframe", **given)
+
+
+@pytest.fixture(name="tier")
+def disk_tier(rows: Any, tmp_path: Path) -> Iterator[KvframeTier]:
+    made = tier_over(rows, tmp_path / "pages")
+    yield made
+    made.shutdown()
+
+
+def job(number: int, given: list[Any], chunks: list[int], *, load: bool = False) -> TransferJob:
+    return TransferJob(number, given, np.array(chunks), load, context(str(number), given))
+
+
+def ended(tier: KvframeTier) -> list[Any]:
+    tier.drain_jobs()
+    return list(tier.get_finished_jobs())
+
+
+def test_what_a_store_got_comes_back(tier: KvframeTier, rows: Any) -> None:
+    before, prompt = rows.copy(), keys(1, 2, 3)
+    tier.submit_store(job(1, prompt, [0, 1, 2]))
+    assert tier.lookup(prompt[0], context("a", prompt)) in (LookupResult.RETRY, LookupResult.HIT)
+    [done] = ended(tier)
+    assert (done.job_id, done.success, done.transfer_bytes) == (1, True, 3 * CHUNK)
+    assert tier.lookup(prompt[2], context("a", prompt)) is LookupResult.HIT
+    tier.submit_load(job(2, prompt, [5, 6, 7], load=True))
+    assert [one.success for one in ended(tier)] == [True]
+    assert (rows[5:8] == before[:3]).all()
+    assert tier.lookup(keys(8)[0], context("a", prompt)) is LookupResult.MISS
+    tier.pages.check_integrity()
+
+
+def test_a_full_store_evicts_by_its_policy(tier: KvframeTier) -> None:
+    tier.submit_store(job(1, keys(1, 2, 3, 4), [0, 1, 2, 3]))
+    ended(tier)
+    tier.touch(keys(1, 2, 3), context("a", keys(1, 2, 3)))
+    tier.submit_store(job(2, keys(5), [4]))
+    [done] = ended(tier)
+    assert done.success
+    found = [tier.lookup(key, context("a", [])) for key in keys(1, 2, 3, 4, 5)]
+    assert found.count(LookupResult.MISS) == 1
+    assert found[3] is LookupResult.MISS
+
+
+def test_a_damaged_chunk_is_a_miss(tier: KvframeTier, tmp_path: Path) -> None:
+    prompt = keys(1, 2)
+    tier.submit_store(job(1, prompt, [0, 1]))
+    ended(tier)
+    damaged = next((tmp_path / "pages").rglob(f"{tier.name(prompt[1])}*"))
+    damaged.write_bytes(b"x" + damaged.read_bytes()[1:])
+    tier.submit_load(job(2, prompt, [5, 6], load=True))
+    [done] = ended(tier)
+    assert not done.success
+    assert done.successful_keys == prompt[:1]
+    assert tier.lookup(prompt[1], context("a", prompt)) is LookupResult.MISS
+
+
+def test_a_later_process_finds_what_is_there(rows: Any, tmp_path: Path) -> None:
+    first = tier_over(rows, tmp_path / "pages")
+    first.submit_store(job(1, keys(1, 2), [0, 1]))
+    ended(first)
+    first.shutdown()
+    second = tier_over(rows, tmp_path / "pages", eviction={"policy": "lfu"})
+    assert second.lookup(keys(2)[0], context("a", [])) is LookupResult.HIT
+    second.shutdown()
+
+
+def test_it_stands_below_vllms_cpu_tier(tmp_path: Path) -> None:
+    names.register()
+    row = {"type": "kvframe", "store": "disk", "capacity": 64}
+    given = config(
+        spec_name="TieringOffloadingSpec",
+        eviction_policy="kvframe:lfu",
+        secondary_tiers=[row | {"options": {"path": str(tmp_path / "pages")}}],
+    )
+    manager = OffloadingSpecFactory.create_spec(given).get_manager()
+    assert isinstance(manager, TieringOffloadingManager)
+    try:
+        [tier] = manager.secondary_tiers
+        assert isinstance(tier, KvframeTier)
+        prompt = keys(*range(6))
+        request = context("r", prompt)
+        manager.on_new_request(request)
+        stored = manager.prepare_store(prompt, request)
+        manager.complete_store(stored.keys_to_store, request)
+        for _ in range(3):
+            manager.on_schedule_end(_step())
+            tier.drain_jobs()
+        assert {tier.lookup(key, request) for key in prompt} == {LookupResult.HIT}
+    finally:
+        manager.shutdown()
+
+
+def _step() -> Any:
+    from vllm.v1.kv_offload.base import ScheduleEndContext
+
+    return ScheduleEndContext((), ())
