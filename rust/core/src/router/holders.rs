@@ -112,7 +112,7 @@ enum Change {
 /// The holders of blocks with more than one, each set of them once where an event makes it.
 #[derive(Debug, Default)]
 pub(super) struct Crowds {
-    crowds: Vec<Crowd>,
+    all: Vec<Crowd>,
     vacant: Vec<u32>,
     /// What the last change made of which holders: blocks of one event mostly have the same before it, and
     /// have the same again behind it.
@@ -127,7 +127,7 @@ impl Crowds {
     #[inline]
     pub fn of(&self, held: BlockHolders) -> Holders<'_> {
         match held.as_crowd() {
-            Some(at) => Holders::Many(&self.crowds[at].holders),
+            Some(at) => Holders::Many(&self.all[at].holders),
             None => Holders::One(held.as_one()),
         }
     }
@@ -175,7 +175,7 @@ impl Crowds {
     /// The block is forgotten.
     pub fn release(&mut self, held: BlockHolders) {
         let Some(at) = held.as_crowd() else { return };
-        let crowd = &mut self.crowds[at];
+        let crowd = &mut self.all[at];
         crowd.blocks -= 1;
         if crowd.blocks == 0 {
             crowd.holders = Vec::new();
@@ -196,7 +196,7 @@ impl Crowds {
             _ => self.changed(before, change),
         };
         if let Some(at) = held.as_crowd() {
-            self.crowds[at].blocks += 1;
+            self.all[at].blocks += 1;
         }
         self.last = Some((before, change, *held));
         self.release(before);
@@ -228,24 +228,24 @@ impl Crowds {
         }
         if let Some((_, _, made)) = self.last
             && let Some(at) = made.as_crowd()
-            && self.crowds[at].holders == holders
+            && self.all[at].holders == holders
         {
             return made;
         }
         let crowd = Crowd { holders, blocks: 0 };
         let at = if let Some(at) = self.vacant.pop() {
-            self.crowds[at as usize] = crowd;
+            self.all[at as usize] = crowd;
             at
         } else {
-            self.crowds.push(crowd);
-            self.crowds.len() as u32 - 1
+            self.all.push(crowd);
+            self.all.len() as u32 - 1
         };
         BlockHolders::crowd(at)
     }
 
     /// Blocks that each crowd says it holds; for tests.
     pub fn counted(&self) -> impl Iterator<Item = (BlockHolders, u32)> + '_ {
-        let taken = self.crowds.iter().enumerate().filter(|(_, crowd)| !crowd.holders.is_empty());
+        let taken = self.all.iter().enumerate().filter(|(_, crowd)| !crowd.holders.is_empty());
         taken.map(|(at, crowd)| (BlockHolders::crowd(at as u32), crowd.blocks))
     }
 }
@@ -258,7 +258,9 @@ mod tests {
     fn a_prefix_that_many_workers_hold_has_one_crowd() {
         let (mut crowds, mut chain) = (Crowds::default(), [BlockHolders::NONE; 50]);
         for worker in 0..1000 {
-            chain.iter_mut().for_each(|held| crowds.add(held, Holder::new(worker, 0)));
+            for held in &mut chain {
+                crowds.add(held, Holder::new(worker, 0));
+            }
         }
         assert!(chain.iter().all(|held| *held == chain[0]));
         assert_eq!(crowds.counted().collect::<Vec<_>>(), [(chain[0], 50)]);
@@ -268,7 +270,9 @@ mod tests {
             assert_eq!(crowds.remove(held, 7, 0), (true, true));
         }
         assert_eq!(crowds.counted().count(), 2);
-        chain.iter_mut().for_each(|held| crowds.add(held, Holder::new(7, 0)));
+        for held in &mut chain {
+            crowds.add(held, Holder::new(7, 0));
+        }
         assert_eq!(crowds.counted().collect::<Vec<_>>(), [(chain[0], 50)]);
     }
 }

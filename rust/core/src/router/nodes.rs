@@ -286,10 +286,8 @@ impl Nodes {
             for i in 0..LANES {
                 other |= (there[i] ^ keys[i]) | (holders[i].word() ^ held);
             }
-            let mut apart = 0;
-            for i in 0..LANES {
-                apart |= parents[i] ^ (before + i as Row);
-            }
+            let expected = parents.iter().zip(before..);
+            let apart = expected.fold(0, |apart, (&parent, row)| apart | (parent ^ row));
             if other != 0 || apart != 0 {
                 break;
             }

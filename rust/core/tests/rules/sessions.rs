@@ -58,7 +58,8 @@ fn what_is_said_while_requests_run_is_done_once_they_have_ended() {
 #[test]
 fn a_block_that_two_sessions_computed_at_once_is_no_single_ones() {
     for (remap_duplicates, forgotten) in [(true, 1), (true, 2), (false, 1), (false, 2)] {
-        let options = Options { blocks: 16, block_size: SIZE, sessions: true, ..Options::default() };
+        let options =
+            Options { blocks: 16, block_size: SIZE, sessions: true, ..Options::default() };
         let mut m = build(Options { remap_duplicates, ..options }, "lru");
         let tokens = open(&[1]);
         let both = [1, 2].map(|session| {
