@@ -91,6 +91,13 @@ def test_every_chart_has_a_file_of_its_own(bench: Command, small: Path, tmp_path
     assert "hit-rate-by-cache-size-small.jsonl-engine-mode-blocks-of-512.svg" in names
 
 
+def test_a_name_may_have_dollars(tmp_path: Path) -> None:
+    trace = write(tmp_path / "a$b_{$.jsonl", sessions=5)
+    study = Study.run(traces=str(trace), policies="lru", capacities=[10])
+    study.draw(tmp_path / "a.svg")
+    assert "a$b_{$.jsonl" in study.plot("hits").axes[0].get_title(loc="left")
+
+
 def test_of_many_policies_the_best_few_are_named(tmp_path: Path) -> None:
     """Forty lines: each is drawn, and those that hit most, lru and the bounds have their names."""
     policies = [f"slru:protected_uses={n}" for n in range(2, 40)] + ["lru", "mq", "opt", "infinite"]

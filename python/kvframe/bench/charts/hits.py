@@ -69,6 +69,7 @@ def _hits(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
             series=series,
             x_axis=SIZES,
             y_axis=Axis(label=label, format="share"),
+            said=[traffic.verdict.sentence] if traffic.verdict is not None else [],
         )
 
 

@@ -127,7 +127,5 @@ def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
         "reach": made.reach,
         "doubt": made.doubt,
         "references": references,
-        "best": verdict.best if verdict is not None else None,
         "widest": verdict.capacity if verdict is not None else None,
-        "said": verdict.sentence if verdict is not None else "",
     }

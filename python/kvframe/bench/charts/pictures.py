@@ -41,6 +41,7 @@ RC: Any = {
     "ytick.color": _SOFT,
     "axes.edgecolor": _REST,
     "svg.fonttype": "path",
+    "text.parse_math": False,  # a trace may have dollars in its name
     # The same numbers give the same file.
     "svg.hashsalt": "kvframe",
 }
@@ -90,10 +91,15 @@ def save(charts: Sequence[Chart], look: Look, folder: Path, suffix: str) -> int:
     Raises:
         ConfigError: matplotlib is missing, or a file cannot be written.
     """
+    taken: dict[str, int] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for chart in charts:
-            write_atomic(folder / f"{file_name(chart)}.{suffix}", picture([chart], look, suffix))
+            name = file_name(chart)
+            taken[name] = taken.get(name, 0) + 1
+            # Traces of two folders may have one name.
+            again = f"-{taken[name]}" if taken[name] > 1 else ""
+            write_atomic(folder / f"{name}{again}.{suffix}", picture([chart], look, suffix))
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from None
     return len(charts)
