@@ -154,7 +154,7 @@ MUTANTS = (
         "options.rs",
         "        if self.block_size == 0 || self.block_size > MAX_BLOCK_SIZE {\n",
         "        if self.block_size > MAX_BLOCK_SIZE {\n",
-        "the first request divides by zero",
+        "options that no manager can work with pass the check of a configuration",
         ("CB-B15",),
     ),
     Mutant(

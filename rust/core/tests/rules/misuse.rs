@@ -131,6 +131,8 @@ fn rule_9_options_have_limits() {
     assert!(with(|o| o.blocks = 0).unwrap_err().starts_with("blocks = 0: must be between 1 and"));
     let size = "block_size = 0: must be between 1 and 65536";
     assert_eq!(with(|o| o.block_size = 0).unwrap_err(), size);
+    let of_no_tokens = Options { block_size: 0, ..Options::default() };
+    assert_eq!(of_no_tokens.faults().len(), 1, "told before anything is built");
     assert!(with(|o| o.block_size = 65537).is_err());
     assert!(with(|o| o.groups.clear()).is_err());
     assert!(with(|o| o.groups = vec![GroupKind::Full.into(); 17]).is_err());
