@@ -9,7 +9,7 @@ import pytest
 
 from kvframe.bench.traces import ReadOptions, Source, read
 
-from .conftest import lines, row
+from .conftest import Command, lines, row
 
 EPOCH = 1_796_000_003.749
 TOKENS = list(range(32))
@@ -53,6 +53,13 @@ def test_times_since_1970_are_what_they_look_like(
     told = "since 1970, and are read so; if they are" in " ".join(found.remarks)
     usual = 1_000 if one in (tokens, hashes) else 1
     assert told == (unit != usual)
+
+
+def test_remarks_are_no_figures(tmp_path: Path, kvframe: Command) -> None:
+    made(tmp_path, tokens(EPOCH), tokens(EPOCH + 60))
+    done = kvframe("trace", "info", tmp_path / "log.jsonl")
+    assert "note: times such as" in done.stderr
+    assert "note: " not in done.stdout
 
 
 def test_a_unit_that_is_given_and_times_from_zero_are_no_guess(tmp_path: Path) -> None:
