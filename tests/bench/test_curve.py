@@ -1,26 +1,22 @@
-"""One pass says of lru what a replay a size says; a sample says it of others, nearly."""
+"""One pass says of lru what a replay a size says; replays at some sizes bound it for others."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from kvframe import _core
-from kvframe.bench.curve import (
-    Curve,
-    conversations,
-    knee,
-    lru_curve,
-    sample,
-    sampled_curves,
-    spaced,
-)
+from kvframe.bench.curve import Curve, knee, lru_curve, replayed_curves
 from kvframe.bench.policies import choose
 from kvframe.bench.traces import load
+from kvframe.cli import main
 from kvframe.errors import ConfigError
 from kvframe.registry import Registry
 
-from .made import source
+from .made import source, write
 
 
 @pytest.mark.parametrize("mode", ["engine", "trace"])
@@ -63,30 +59,60 @@ def test_the_knee_is_where_room_stops_to_pay() -> None:
     rates = [min(0.1 * n, 0.5) for n in range(11)]
     assert knee(Curve(policy="lru", exact=True, capacities=sizes, token_hit_rates=rates)) == 32
     flat = Curve(policy="lru", exact=True, capacities=sizes, token_hit_rates=[0.1] * 11)
-    assert knee(flat) == 1
+    assert knee(flat) is None
+    late = [0.0] * 10 + [0.1]
+    bend = knee(Curve(policy="lru", exact=True, capacities=sizes, token_hit_rates=late))
+    assert bend is None, "an end of the curve is no knee"
 
 
-def test_a_sample_has_whole_conversations() -> None:
-    made = source(np.random.default_rng(2), 200)
-    some = sample(made, 0.25)
-    assert 0.15 < some.trace.requests / made.trace.requests < 0.35
-    # All share two blocks, which is no conversation; each session is one.
-    number, session = conversations(made.trace), made.facts.session
-    assert (
-        len(np.unique(number))
-        == len(np.unique(session))
-        == len(np.unique(np.stack([number, session]), axis=1).T)
-    )
+def test_a_small_trace_is_replayed_at_every_size() -> None:
+    made = source(np.random.default_rng(3), 200)
+    lru = lru_curve(made, "engine")
+    (found,) = replayed_curves(made, "engine", [choose("fifo", Registry())], lru)
+    assert found.exact
+    assert list(found.replayed) == list(lru.capacities)
+    for size, rate in zip(found.capacities, found.token_hit_rates, strict=True):
+        assert rate == _core.replay(made.trace, "fifo", size, "engine")["hit_tokens"] / (
+            made.trace.input_tokens
+        )
 
 
-def test_a_sampled_curve_is_near_the_whole_one() -> None:
-    made = source(np.random.default_rng(3), 800)
-    profile = _core.TraceProfile.of(made.trace, "engine")
-    exact = lru_curve(made, "engine", spaced(profile, 8)[2:])
-    choices = [choose("fifo", Registry())]
-    (near,) = sampled_curves(made, "engine", choices, exact, 0.5)
-    (whole,) = sampled_curves(made, "engine", choices, exact, 1)
-    assert (near.exact, whole.exact) == (False, True)
-    off = np.abs(np.array(near.token_hit_rates) - np.array(whole.token_hit_rates))
-    assert off.max() < 0.05
-    assert 0 < near.error < 0.1
+@pytest.mark.parametrize("policy", ["fifo", "mq", "lfu", "foresight"])
+def test_between_replays_the_error_is_bounded_and_said(policy: str) -> None:
+    made = source(np.random.default_rng(4), 400)
+    lru = lru_curve(made, "engine")
+    choices = [choose(policy, Registry())]
+    (whole,) = replayed_curves(made, "engine", choices, lru)
+    (some,) = replayed_curves(made, "engine", choices, lru, 10)
+    assert not some.exact
+    assert len(some.replayed) == 10
+    ceiling = _core.replay(made.trace, "infinite", 1, "engine")["hit_tokens"]
+    assert max(some.token_hit_rates) <= ceiling / made.trace.input_tokens
+    for at, size in enumerate(some.capacities):
+        off = abs(some.token_hit_rates[at] - whole.token_hit_rates[at])
+        assert off <= (0 if size in some.replayed else some.error)
+
+
+def test_two_replays_say_nothing_of_what_lies_between() -> None:
+    made = source(np.random.default_rng(0))
+    with pytest.raises(ConfigError, match="--replays 2: must be at least 3"):
+        replayed_curves(made, "engine", [], lru_curve(made, "engine"), 2)
+
+
+def test_the_command_marks_what_is_interpolated_and_its_knee_stays(tmp_path: Path) -> None:
+    trace = str(write(tmp_path / "made.jsonl", 200))
+    told = run("--trace", trace, "--policy", "fifo", "--replays", "3")
+    rows = [line.split()[-1] for line in told.splitlines() if "%" in line]
+    assert sum(cell.startswith("~") for cell in rows) == len(rows) - 3 > 0
+    assert "fifo: replayed at 3 of 20 capacities; where ~ stands, off by" in told
+    ends = {
+        run("--trace", trace, "--capacity", sizes).splitlines()[-1]
+        for sizes in ("50:200:x2", "100", "400:800:+100")
+    }
+    assert ends == {told.splitlines()[-1]}
+
+
+def run(*words: str) -> str:
+    found = CliRunner().invoke(main, ["bench", "curve", *words])
+    assert found.exit_code == 0, found.output
+    return found.output

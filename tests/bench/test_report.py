@@ -326,7 +326,7 @@ def test_a_narrow_window_has_no_sideways_scrolling(browser: Browser, path: Path)
 
 def test_curves_alone(browser: Browser, bench: Command, tmp_path: Path) -> None:
     trace = made.write(tmp_path / "t.jsonl", sessions=30)
-    told = bench("curve", "--trace", trace, "--policy", "mq", "--sample", "0.5", "--json").stdout
+    told = bench("curve", "--trace", trace, "--policy", "mq", "--replays", "5", "--json").stdout
     (tmp_path / "curve.json").write_text(told)
     assert bench("report", "curve.json", "--svg", "drawn").returncode == 0
     assert len(list((tmp_path / "drawn").iterdir())) == 2
@@ -338,7 +338,7 @@ def test_curves_alone(browser: Browser, bench: Command, tmp_path: Path) -> None:
     )
     assert sorted(names) == ["lru", "mq"]
     note = browser.run("return document.querySelector('#curves figcaption').textContent")
-    assert f"at {json.loads(told)['knee_blocks']} blocks; mq's is from a sample" in note
+    assert f"at {json.loads(told)['knee_blocks']} blocks; mq's is from 5 replays" in note
 
 
 def test_results_of_servers_alone(browser: Browser, tmp_path: Path) -> None:

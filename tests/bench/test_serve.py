@@ -32,7 +32,7 @@ def test_a_table_ends_with_a_verdict_for_each_load(bench: Command, small: Path) 
     done = bench("serve", "--trace", small.name, *SERVER, "--load", "1,1000", "--sla", "ttft=2s")
     assert (done.returncode, done.stderr) == (0, "")
     *_, slow, fast = done.stdout.splitlines()
-    alike = "small.jsonl, load 1, 8 blocks: the choice among 2 policies does not matter, lru "
+    alike = "small.jsonl, load 1, 8 blocks: the choice among 2 policies does not matter, "
     assert slow.startswith(alike)
     assert slow.endswith("; the ranking survives step times of 0.7 and 1.4 times these.")
     assert fast.startswith("small.jsonl, load 1000, 8 blocks: ")
@@ -152,7 +152,10 @@ def test_what_cannot_be_is_refused(
         (TABLE + "1,1,9,0,x\n", "steps.csv:2: step_us = x: must be a number"),
         (TABLE + "5,1,9,0,10\n", "steps.csv:2: num_tokens = 5: n_decode + prefill_chunk is 1"),
         (TABLE + "1,1,9,0,0\n", "steps.csv: row 1: numbers must be 0 or more"),
-        (TABLE + "1,1,9,0,5\n1,1,9,0,6\n", "steps.csv: row 2: the same step is measured above"),
+        (
+            TABLE + "1,1,9,0,5\n1,1,9,0,6\n",
+            "the same step is measured above; `kvframe calibrate --from` fits a log",
+        ),
         (TABLE + "1,1,9,0,5\n2,2,9,0,6\n8,0,0,8,9\n", "prefill_chunk = 8 have one value of n_d"),
     ],
 )

@@ -26,6 +26,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -40,9 +41,17 @@ from .pages import Block, Command, blocks, commands, make_targets, matches
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Its commands need an environment of their own, and are run there: test_tutorial.py.
-PAGES.remove(ROOT / "docs" / "tutorial" / "your-first-policy.md")
+TUTORIAL = ROOT / "docs" / "tutorial" / "your-first-policy.md"
+PAGES.remove(TUTORIAL)
 RUN = {"kvframe", "python"}
 LEFT_OUT = {"cargo", "cd", "git", "pip", "source", "uv"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, TUTORIAL], ids=lambda page: page.name)
+def test_a_reader_sees_what_a_file_is_called(page: Path) -> None:
+    text = page.read_text()
+    seen = re.sub(r"<!--.*?-->", "", text)
+    assert not [one.file for one in blocks(text) if one.file and Path(one.file).name not in seen]
 
 
 class Page:

@@ -52,6 +52,11 @@ def test_info_for_people_has_sizes(kvframe: Command, small: Path) -> None:
     assert "hits 0.2703 of the prompt tokens" in done.stdout
     assert "Policies stop to matter at 2 blocks (20.00 GiB)" in done.stdout
     assert len(done.stdout.splitlines()) < 35
+    assert "100% within 90 s." in done.stdout, "nothing comes again later than the trace is long"
+    plain = kvframe("trace", "info", small)
+    assert "GiB" in done.stdout
+    assert "GiB" not in plain.stdout
+    assert "note: " not in plain.stdout
     shape = "layers=2,kv_heads=1,head_dim=4,dtype=float16"
     assert info(kvframe, small, "--model-shape", shape)["bytes_per_token"] == 32
 

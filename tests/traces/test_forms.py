@@ -10,7 +10,9 @@ import pytest
 from kvframe.bench.traces import ReadOptions, Source, read
 from kvframe.errors import TraceError
 from kvframe.traces.forms import FORMS as READERS
+from kvframe.traces.forms.hashes import SESSION
 from kvframe.traces.reader import Given, TraceReader
+from kvframe.traces.values import TIMES
 
 from .conftest import FORMS
 
@@ -85,6 +87,12 @@ def test_the_page_lists_every_form_with_what_it_needs() -> None:
     assert [row[0] for row in rows] == [reader.name for reader in READERS]
     for (name, _, _, outcome), reader in zip(rows, READERS, strict=True):
         assert said[reader.lacks] in outcome, name
+
+
+def test_the_page_has_the_names_of_times_and_sessions() -> None:
+    rows = dict(re.findall(r"^\| (time|session) \| (.*) \|$", PAGE.read_text(), re.M))
+    assert tuple(re.findall("`(.*?)`", rows["time"])) == TIMES
+    assert tuple(re.findall("`(.*?)`", rows["session"].partition(";")[0])) == SESSION
 
 
 def test_multi_turn_rows_come_by_time() -> None:

@@ -27,7 +27,7 @@ The parts, in the order the data goes through them:
 
 ``study``     the same from Python, for notebooks
 ``difference``   ``kvframe bench compare``: two results
-``curve``     ``kvframe bench curve``: lru from one pass, others from a sample
+``curve``     ``kvframe bench curve``: lru from one pass, others from replays
 ``tune``      ``kvframe bench tune``: options, judged on a part held out
 ``check``     ``kvframe bench check``: a policy (``locate``) on a ``leaderboard``, ``beside`` lru
 ``reuse``     ``kvframe bench reuse``: what hits inside a block would save, on ``prompts``

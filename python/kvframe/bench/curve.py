@@ -1,15 +1,14 @@
-"""Miss-ratio curves: lru's from one pass, other policies' from a sample.
+"""Miss-ratio curves: lru's from one pass, other policies' from replays.
 
 lru's curve is exact at every capacity from the longest prompt on: its blocks are a stack (Mattson
 et al., 1970), of which `kvframe._core.TraceProfile` counts the distances. Other policies are
-replayed on a part of the conversations with as much smaller a cache (Waldspurger et al., FAST 2015,
-who sample blocks; here whole conversations are sampled, since a prefix cannot be cut). lru's own
-sampled curve is replayed beside them, and its error, which is known, is taken from theirs.
+replayed whole at every capacity, or, where the trace is large, at some of them: between these the
+distance from lru is interpolated. A sample (Waldspurger et al., FAST 2015) would be cheaper; but a
+prefix cannot be cut, and a tenth of the conversations was further off than four replays of all.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import msgspec
@@ -23,12 +22,14 @@ from kvframe.bench.run import measure
 from kvframe.bench.traces import Source
 from kvframe.errors import ConfigError
 
-Indices = npt.NDArray[np.int64]
-
 SIZES = 20
 """Capacities, where none are given."""
-SHARED = 0.05
-"""A prefix that more of the requests share than this is of no one conversation."""
+SMALL = 2_000_000
+"""Block accesses of a trace that is replayed at every capacity: a second or two each."""
+REPLAYS = 10
+"""Capacities at which a larger one is replayed."""
+FEWEST = 3
+"""Of which one, between two others, can be compared with what these say of it."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,17 +37,19 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         policy: Its label.
-        exact: Whether it is lru's, from one pass, or a replay of the whole trace.
+        exact: Whether all rates are: it is lru's, or was replayed at every capacity.
         capacities: Blocks.
         token_hit_rates: At each of them.
-        error: The largest error of lru's curve from the same sample, before it is taken off; 0 of
-            an exact one.
+        replayed: The capacities at which the trace was replayed; rates at others are interpolated.
+        error: How far off interpolation was, at most, at those of ``replayed`` that lie between
+            two others, where only these two are known; 0 of an exact curve.
     """
 
     policy: str
     exact: bool
     capacities: Sequence[int]
     token_hit_rates: Sequence[float]
+    replayed: Sequence[int] = ()
     error: float = 0.0
 
 
@@ -58,7 +61,7 @@ class CurveResult(msgspec.Struct, frozen=True, kw_only=True):
         mode: The mode.
         block_size: Tokens a block.
         distinct_blocks: Of the trace.
-        knee_blocks: The knee of lru's curve.
+        knee_blocks: The knee of lru's curve; None where it has none.
         curves: lru's, and those of other policies.
     """
 
@@ -66,7 +69,7 @@ class CurveResult(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     block_size: int
     distinct_blocks: int
-    knee_blocks: int
+    knee_blocks: int | None
     curves: Sequence[Curve]
 
 
@@ -99,95 +102,80 @@ def lru_curve(source: Source, mode: str, capacities: Sequence[int] = ()) -> Curv
     return Curve(policy=BASELINE, exact=True, capacities=sizes, token_hit_rates=rates)
 
 
-def knee(curve: Curve) -> int:
+def knee(curve: Curve) -> int | None:
     """The capacity from which more room gains least: farthest above the chord, on a log scale of
-    blocks (Satopää et al., 2011).
+    blocks (Satopää et al., 2011). None where that is an end of the curve.
     """
     x = np.log2(np.array(curve.capacities, np.float64))
     y = np.array(curve.token_hit_rates)
     if len(x) < 3 or x[-1] == x[0] or y[-1] <= y[0]:
-        return int(curve.capacities[0])
+        return None
     x, y = (x - x[0]) / (x[-1] - x[0]), (y - y[0]) / (y[-1] - y[0])
-    return int(curve.capacities[int(np.argmax(y - x))])
+    at = int(np.argmax(y - x))
+    return int(curve.capacities[at]) if 0 < at < len(x) - 1 else None
 
 
-def conversations(trace: _core.Trace) -> Indices:
-    """The conversation of each request: the first prefix that few requests share, numbered anew.
-
-    Requests whose prompt is one that many share, or that have no block, are conversations of their
-    own.
-    """
-    chains = [trace.request(at)[4] for at in range(trace.requests)]
-    nodes = np.fromiter((node for chain in chains for node in chain), np.int64)
-    users = np.bincount(nodes)
-    most = max(1, int(SHARED * len(chains)))
-    own = -1
-    found = np.empty(len(chains), np.int64)
-    for at, chain in enumerate(chains):
-        node = next((node for node in chain if users[node] <= most), None)
-        if node is None:
-            own -= 1
-        found[at] = own if node is None else node
-    numbers: Indices = np.unique(found, return_inverse=True)[1].astype(np.int64)
-    return numbers
-
-
-def sample(source: Source, rate: float, seed: int = 0) -> Source:
-    """About ``rate`` of the conversations, whole and in order.
-
-    Raises:
-        ConfigError: The rate is not above 0 and at most 1.
-    """
-    if not 0 < rate <= 1:
-        raise ConfigError(f"--sample {rate}: must be above 0 and at most 1")
-    number = conversations(source.trace)
-    count = int(number.max(initial=-1)) + 1
-    kept = np.random.default_rng(seed).permutation(count) < max(1, round(rate * count))
-    indices = np.flatnonzero(kept[number]).astype(np.int64)
-    return dataclasses.replace(source, trace=source.trace.subset(indices))
-
-
-def sampled_curves(
+def replayed_curves(
     source: Source,
     mode: str,
     choices: Sequence[Choice],
-    exact: Curve,
-    rate: float,
+    lru: Curve,
+    replays: int | None = None,
 ) -> list[Curve]:
-    """Curves at the capacities of lru's exact one; ``rate`` 1 replays the whole trace.
+    """Curves at the capacities of lru's.
+
+    Args:
+        source: The trace.
+        mode: ``engine`` or ``trace``.
+        choices: Policies.
+        lru: Its exact curve.
+        replays: At how many of the capacities the trace is replayed; None: at all of a small one,
+            at `REPLAYS` of a larger.
 
     Raises:
-        ConfigError: As `sample`.
+        ConfigError: There are too few replays.
     """
-    if rate == 1:
-        return [
-            Curve(
-                policy=choice.label,
-                exact=True,
-                capacities=exact.capacities,
-                token_hit_rates=[_rate(source, mode, choice, size) for size in exact.capacities],
-            )
-            for choice in choices
-        ]
-    some = sample(source, rate)
-    blocks, whole = (one.trace.prepare(mode)["unique_blocks"] for one in (some, source))
-    share = blocks / max(whole, 1)
-    sizes = [max(1, round(size * share)) for size in exact.capacities]
-    own = lru_curve(some, mode, sizes)
-    error = np.array(own.token_hit_rates) - np.array(exact.token_hit_rates)
+    if replays is not None and replays < FEWEST:
+        raise ConfigError(f"--replays {replays}: must be at least {FEWEST}")
+    facts = _core.TraceProfile.of(source.trace, mode).facts()
+    sizes = lru.capacities
+    if replays is None:
+        replays = len(sizes) if facts["block_accesses"] <= SMALL else REPLAYS
+    spots = np.linspace(0, len(sizes) - 1, min(replays, len(sizes))).round().astype(int)
+    ceiling = facts["hit_tokens"] / max(source.trace.input_tokens, 1)
+    of_lru = np.array(lru.token_hit_rates)
     curves = []
     for choice in choices:
-        rates = np.array([_rate(some, mode, choice, size) for size in sizes]) - error
+        replayed = [sizes[at] for at in spots]
+        true = np.array([_rate(source, mode, choice, size) for size in replayed])
+        ahead = true - of_lru[spots]
+        rates = np.clip(of_lru + np.interp(np.arange(len(sizes)), spots, ahead), 0, ceiling)
+        rates[spots] = true
+        is_exact = len(spots) == len(sizes)
         curves.append(
             Curve(
                 policy=choice.label,
-                exact=False,
-                capacities=exact.capacities,
-                token_hit_rates=np.clip(rates, 0, 1).tolist(),
-                error=float(np.abs(error).max(initial=0)),
+                exact=is_exact,
+                capacities=sizes,
+                token_hit_rates=rates.tolist(),
+                replayed=replayed,
+                error=0.0 if is_exact else _left_out(spots, ahead),
             )
         )
     return curves
+
+
+def _left_out(spots: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> float:
+    """The largest error of a value that is interpolated from its neighbours."""
+    inner = range(1, len(spots) - 1)
+    return max(
+        abs(
+            float(
+                values[at] - np.interp(spots[at], spots[[at - 1, at + 1]], values[[at - 1, at + 1]])
+            )
+        )
+        for at in inner
+    )
 
 
 def _rate(source: Source, mode: str, choice: Choice, size: int) -> float:

@@ -1,4 +1,4 @@
-"""``kvframe bench curve``: token hit rate at many capacities, from one pass or from a sample."""
+"""``kvframe bench curve``: token hit rate at many capacities, from one pass and from replays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from kvframe.bench import capacity
-from kvframe.bench.curve import Curve, CurveResult, knee, lru_curve, sampled_curves
+from kvframe.bench.curve import REPLAYS, SMALL, Curve, CurveResult, knee, lru_curve, replayed_curves
 from kvframe.bench.locate import choose_all
 from kvframe.bench.options import split_list
 from kvframe.bench.policies import BASELINE
@@ -19,7 +19,7 @@ from kvframe.cli.reading import reading
 from kvframe.registry import Registry
 
 
-@click.command(short_help="Hit rate at many capacities: lru from one pass, others sampled.")
+@click.command(short_help="Hit rate at many capacities: lru from one pass, others replayed.")
 @click.option("--trace", default="conversation", show_default=True, metavar="NAME|FILE|-")
 @click.option(
     "--policy",
@@ -37,13 +37,11 @@ from kvframe.registry import Registry
 )
 @click.option("--mode", type=click.Choice(("engine", "trace")), default="engine", show_default=True)
 @click.option(
-    "--sample",
-    "rate",
-    type=float,
-    default=0.1,
-    show_default=True,
-    metavar="SHARE",
-    help="Conversations that other policies than lru are replayed on; 1 is all of them.",
+    "--replays",
+    type=int,
+    metavar="COUNT",
+    help="Capacities at which other policies are replayed; between them their distance from lru is "
+    f"interpolated.  [default: all; {REPLAYS} above {SMALL:,} block accesses]",
 )
 @reading
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
@@ -52,15 +50,15 @@ def curve(
     policies: tuple[str, ...],
     capacities: tuple[str, ...],
     mode: str,
-    rate: float,
+    replays: int | None,
     as_json: bool,
     **how: Any,
 ) -> None:
     """Token hit rates by capacity.
 
-    lru's are exact, from one pass at every capacity at once. Other policies are replayed on a share
-    of the conversations, with a cache that is as much smaller, and corrected by what the same
-    sample gets wrong of lru.
+    lru's are exact, from one pass at every capacity at once. Other policies are replayed at each;
+    of a large trace at some, and what lies between is marked ~. The knee is that of lru's curve
+    from the longest prompt to all that lru can use, whatever capacities are asked for.
     """
     options = ReadOptions(
         how["block_size"], how["time_unit"], how["trace_format"], how["sort"], how["tokenizer"]
@@ -71,14 +69,15 @@ def curve(
     exact = lru_curve(source, mode, sorted(set(sizes)))
     names = [name for name in split_list(policies, "--policy") if name != BASELINE]
     choices = choose_all("eviction", names, Registry())
-    curves = [exact, *(sampled_curves(source, mode, choices, exact, rate) if choices else [])]
+    curves = [exact, *replayed_curves(source, mode, choices, exact, replays)]
+    bend = knee(lru_curve(source, mode))
     if as_json:
         told = CurveResult(
             trace=source.name,
             mode=mode,
             block_size=block_size,
             distinct_blocks=distinct,
-            knee_blocks=knee(exact),
+            knee_blocks=bend,
             curves=curves,
         )
         click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
@@ -87,14 +86,25 @@ def curve(
     click.echo("\n".join(aligned(_table(curves, distinct))))
     for one in curves:
         if not one.exact:
-            click.echo(f"{one.policy}: from a sample that is {one.error:.4f} off for lru at most")
-    click.echo(f"The knee of lru's curve is at {knee(exact):,} blocks.")
+            click.echo(
+                f"{one.policy}: replayed at {len(one.replayed)} of {len(one.capacities)} "
+                f"capacities; where ~ stands, off by {one.error:.4f} or less, as far as those "
+                "can tell"
+            )
+    click.echo(
+        "Lru's curve has no knee."
+        if bend is None
+        else f"The knee of lru's curve is at {bend:,} blocks."
+    )
 
 
 def _table(curves: list[Curve], distinct: int) -> Table:
     header = ["blocks", "of distinct", *(one.policy for one in curves)]
     table = Table("", header)
     for at, size in enumerate(curves[0].capacities):
-        rates = [f"{one.token_hit_rates[at]:.4f}" for one in curves]
+        rates = [
+            f"{'' if one.exact or size in one.replayed else '~'}{one.token_hit_rates[at]:.4f}"
+            for one in curves
+        ]
         table.rows.append([f"{size:,}", f"{size / max(distinct, 1):.1%}", *rates])
     return table

@@ -88,6 +88,7 @@ def info_command(
         click.echo(msgspec.json.format(msgspec.json.encode(plain)).decode())
     else:
         click.echo("\n".join(shown(found, size)))
+        _say(found.remarks)
 
 
 @trace.command(short_help="Read a trace whole; exit with 1 where it is not sound.")

@@ -30,11 +30,12 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
             yield f"Of that, {own:.0%} was used last by the same session."
         shares = {f"{share:.0%}": age for age, share in reversed(info.ages)}
         within = ", ".join(
-            f"{share} within {_time(age)}" for share, age in reversed(shares.items())
+            f"{share} within {_time(min(age, info.span_seconds))}"
+            for share, age in reversed(shares.items())
         )
         yield f"Reused tokens come again: {within}."
         yield ""
-        yield from aligned(_curve(info, room))
+        yield from aligned(_filled(_curve(info, room)))
         yield (
             f"Policies stop to matter at {room(info.enough_blocks)}: there lru has {ENOUGH:.0%} of "
             f"what can hit; all of it from {room(info.all_blocks)} on."
@@ -44,8 +45,6 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
     if len(info.classes) > 1 or (info.classes and info.classes[0].name):
         yield ""
         yield from aligned(_classes(info))
-    for remark in info.remarks:
-        yield f"note: {remark}"
 
 
 class _Room:
@@ -61,6 +60,14 @@ class _Room:
     def gib(self, blocks: int) -> str:
         """The bytes in GiB; nothing where they are not known."""
         return "" if self._bytes is None else f"{blocks * self._bytes / 2**30:,.2f} GiB"
+
+
+def _filled(table: Table) -> Table:
+    """The table without columns that say nothing."""
+    kept = [at for at in range(len(table.header)) if any(row[at] for row in table.rows)]
+    filled = Table(table.title, [table.header[at] for at in kept])
+    filled.rows += [[row[at] for at in kept] for row in table.rows]
+    return filled
 
 
 def _what(info: Info) -> str:

@@ -91,7 +91,7 @@ BUILTIN_ADMISSION = (
     AdmissionPolicy(
         name="frequency",
         way="builtin",
-        summary="kept if used more often than what would die for it",
+        summary="kept if used more often than what would be evicted for it",
         source="TinyLFU: Einziger et al., ACM Transactions on Storage 13(4), 2017",
         options=FrequencyOptions,
     ),

@@ -23,7 +23,7 @@ def check_schema(subject: Subject) -> None:
     descriptor, schema = subject.descriptor, subject.descriptor.options
     if not descriptor.summary.strip():
         raise PromiseError(
-            "options", "the descriptor's summary is empty: say in a line what dies first"
+            "options", "the descriptor's summary is empty: say in a line what is evicted first"
         )
     if schema is None:
         if subject.options:

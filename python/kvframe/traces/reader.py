@@ -6,11 +6,13 @@ A package offers one by the hook ``kvframe_trace`` and an entry point in ``kvfra
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
+
+from kvframe.traces.values import TIMES, seem_times
 
 Encoding = Literal["jsonl", "json", "csv", "parquet", "text", "compact", "log", "binary"]
 
@@ -95,6 +97,14 @@ class Given:
         """Adds a remark, once."""
         if text not in self.remarks:
             self.remarks.append(text)
+
+    def unread_times(self, record: Mapping[str, Any]) -> None:
+        """A remark on fields that look like a time, of a record whose time was not found."""
+        if names := seem_times(record):
+            told = ", ".join(map(repr, names))
+            self.remark(
+                f"{told} may be a time: it is read where it is called {' or '.join(TIMES[:3])}"
+            )
 
 
 class TraceReader(ABC):

@@ -21,8 +21,14 @@ from kvframe.traces.recognise import head_of, reader_for
 from kvframe.traces.records import records
 from kvframe.traces.streams import Stream, folder, label_of, opened, unpacked
 from kvframe.traces.tokenizer import tokenizer_of
+from kvframe.traces.values import TIMES, epoch_unit, first_of
 
 SUFFIX = ".kvt.gz"
+_ASSUMED = {"tokens": "ms", "mooncake": "ms", "aiperf": "ms"} | dict.fromkeys(
+    ("chat", "openai", "gateway", "prompts"), "s"
+)
+"""What forms whose times are in one unit or another are read in, if nothing says otherwise."""
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 TICKS = "a log's ticks are read as milliseconds; --time-unit says what its clock is in"
 
 
@@ -115,6 +121,7 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
         )
         raise TraceError(f"{raw.name}: seems to be {reader.title}: {what}", raw.name)
     given = _given(raw.name, options)
+    _guess_time_unit(given, head, reader)
     if mark := head.first.get("synthesised"):
         given.remark(f"not recorded: {mark}")
     found = OpenTrace(
@@ -123,7 +130,7 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
         stream,
         given.remarks,
         options.block_size,
-        options.time_unit,
+        given.time_unit,
         options.sort,
         _raw=raw,
     )
@@ -213,6 +220,22 @@ def _raw(name: str) -> Stream:
 def _given(label: str, options: ReadOptions) -> Given:
     tokenize = tokenizer_of(options.tokenizer) if options.tokenizer is not None else None
     return Given(label, options.block_size, options.time_unit, tokenize)
+
+
+def _guess_time_unit(given: Given, head: Head, reader: TraceReader) -> None:
+    """Takes times since 1970 for what they are, where the form would read them in another unit."""
+    assumed = _ASSUMED.get(reader.name)
+    if given.time_unit is not None or assumed is None:
+        return
+    rows = [record.value for record in head.records if isinstance(record.value, dict)]
+    time = next((time for row in rows if (time := first_of(row, TIMES)) is not None), None)
+    unit = epoch_unit(time)
+    if unit not in (None, assumed):
+        given.time_unit = unit
+        given.remark(
+            f"times such as {time} look like {_UNITS[unit]} since 1970, and are read so; if they "
+            f"are {_UNITS[assumed]}, say --time-unit {assumed}"
+        )
 
 
 def _guess_block_size(found: OpenTrace, given: Given, head: Head) -> None:

@@ -14,6 +14,23 @@ import xxhash
 MILLIS = {"s": 1_000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 """Milliseconds of each unit of time."""
 
+TIMES = (
+    "timestamp",
+    "created_at",
+    "created",
+    "time",
+    "ts",
+    "start_time",
+    "startTime",
+    "date",
+    "request_time",
+    "arrival_time",
+    "created_time",
+)
+"""What logs call the time of a request, the likeliest first."""
+
+_EPOCHS = {"s": 1e9, "ms": 1e12, "us": 1e15, "ns": 1e18}
+"""September 2001 in each unit since 1970; four times as much is in 2096."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,6 +56,29 @@ def millis(value: Any, unit: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{value!r} is no time")
     return value * MILLIS[unit]
+
+
+def epoch_unit(value: Any) -> str | None:
+    """The unit in which a number is a time since 1970 of this century; None of any other value."""
+    if not is_number(value):
+        return None
+    number = float(value)
+    return next((unit for unit, one in _EPOCHS.items() if one <= number < 4 * one), None)
+
+
+def seem_times(record: Mapping[str, Any]) -> list[str]:
+    """The fields of a record that look like a time: since 1970, or as ISO 8601 has it."""
+    return [name for name, value in record.items() if epoch_unit(value) or _is_date(value)]
+
+
+def _is_date(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) < len("2026-11-30T04:35"):
+        return False
+    try:
+        datetime.fromisoformat(value.strip())
+    except ValueError:
+        return False
+    return True
 
 
 def is_number(value: Any) -> bool:

@@ -109,9 +109,9 @@ FAMILIES = {
     "curves": Family(
         "Curves",
         "Hit rate at many sizes",
-        "lru's curve is exact at every size, from one pass over the trace; those of other "
-        "policies are from a sample of its conversations, and corrected by what the same sample "
-        "gets wrong of lru.",
+        "lru's curve is exact at every size, from one pass over the trace. Other policies were "
+        "replayed at every size too; of a large trace at some, and the note says how far off what "
+        "lies between may be.",
     ),
     "lead": Family(
         "Ahead of lru",

@@ -21,12 +21,14 @@ def at_many(one: CurveResult) -> Iterator[Chart]:
     """A chart of each way to show the curves of a trace."""
     x = [float(size) for size in one.curves[0].capacities]
     off = [
-        f"{curve.policy}'s is from a sample that is {100 * curve.error:.1f} points off for lru, "
-        "at most"
+        f"{curve.policy}'s is from {len(curve.replayed)} replays, between which it is off by "
+        f"{100 * curve.error:.1f} points or less, as far as those can tell"
         for curve in one.curves
         if not curve.exact
     ]
-    told = "; ".join([f"The knee of lru's curve is at {one.knee_blocks:,} blocks", *off])
+    bend = one.knee_blocks
+    knee = "has no knee" if bend is None else f"bends at {bend:,} blocks"
+    told = "; ".join([f"Lru's curve {knee}", *off])
     name = f"{Path(one.trace).name}, {one.mode} mode, blocks of {one.block_size}"
     for shown, label in _SHOWN.items():
         series = []

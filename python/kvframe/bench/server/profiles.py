@@ -137,7 +137,9 @@ def read_table(path: Path) -> _core.StepProfile:
     try:
         return _core.StepProfile.table(rows)
     except UsageError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        steps = {row[:3] for row in rows}
+        log = "; `kvframe calibrate --from` fits a log of steps" if len(steps) < len(rows) else ""
+        raise ConfigError(f"{path}: {error}{log}") from None
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, float, float]:

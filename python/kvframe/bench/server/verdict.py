@@ -11,8 +11,9 @@ from kvframe.bench.server.summary import short
 
 FACTORS = (0.7, 1.4)
 """What all step times are multiplied with, to see whether the ranking stays."""
-ALIKE = 0.01
-"""Two policies are alike where the worse one's figure is off the better one's by no more."""
+ALIKE = 0.05
+"""Two policies are alike where the better one's figure is off the worse one's by no more. It is a
+rule of thumb: requests wait for one another, so those of one run give no interval."""
 
 Cells = dict[ServerPlan, ServerCell]
 
@@ -61,10 +62,14 @@ class _Field:
         """Less is better."""
         return -(cell.goodput or 0.0) if self.by_goodput else cell.ttft_mean or 0.0
 
+    def ahead(self, one: ServerCell, other: ServerCell) -> float:
+        """By which share of the larger of both figures one is better than another."""
+        a, b = self.cost(one), self.cost(other)
+        return (b - a) / (max(abs(a), abs(b)) or 1.0)
+
     def is_better(self, one: ServerCell, other: ServerCell) -> bool:
         """Whether ``one`` beats ``other`` by more than the relative difference `ALIKE`."""
-        a, b = self.cost(one), self.cost(other)
-        return b - a > ALIKE * max(abs(a), abs(b))
+        return self.ahead(one, other) > ALIKE
 
     def best(self, cells: Sequence[ServerCell]) -> ServerCell:
         """The one with the best figure, but lru where that is alike."""
@@ -84,11 +89,15 @@ class _Field:
             return f"one policy was tried, {self.shown(best)}"
         if not self.is_better(best, worst):
             return (
-                f"the choice among {len(self.cells)} policies does not matter, {self.shown(best)}"
+                f"the choice among {len(self.cells)} policies does not matter, they are within "
+                f"{ALIKE:.0%}, {self.shown(best)}"
             )
+        others = [cell for cell in self.cells if cell is not best]
+        alike = [cell.policy for cell in others if not self.is_better(best, cell)]
+        within = f" ({', '.join(alike)} within {ALIKE:.0%})" if alike else ""
         return (
-            f"{best.policy} serves best of {len(self.cells)}, {self.shown(best)}; last is "
-            f"{self.shown(worst)}"
+            f"{best.policy} serves best of {len(self.cells)}{within}, {self.shown(best)}; last is "
+            f"{self.shown(worst)}, {self.ahead(best, worst):.0%} behind"
         )
 
     def outlasts(self, others: dict[float, list[ServerCell]]) -> str:

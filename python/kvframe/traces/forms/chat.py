@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from kvframe.traces.failed import served
 from kvframe.traces.forms.hashes import NO_TIMES, SESSION
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
-from kvframe.traces.values import count, first_of, millis, token_blocks
+from kvframe.traces.values import TIMES, count, first_of, millis, token_blocks
 
 PLAIN_ROLES = (
     "messages are joined by plain lines with their roles: a model's chat template adds some tokens"
@@ -29,7 +30,6 @@ GAP_MS = 10_000.0
 BLOCK_SIZE = 16
 
 _ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
-_TIMES = ("timestamp", "created_at", "created", "time", "ts", "start_time", "date", "request_time")
 _LISTS = ("conversations", "conversation", "messages")
 
 
@@ -87,7 +87,7 @@ class Conversations(TraceReader):
     def _conversations(self, records: Iterable[Record], given: Given) -> Iterator[list[Numbered]]:
         clock = 0.0
         for number, record in records:
-            time = first_of(record, _TIMES)
+            time = first_of(record, TIMES)
             start = clock if time is None else millis(time, given.time_unit or "s")
             messages = first_of(record, _LISTS)
             if not isinstance(messages, list):
@@ -116,11 +116,12 @@ class OpenAI(TraceReader):
         """A row a record."""
         given.remark(PLAIN_ROLES)
         last = -1_000.0
-        for number, record in records:
+        for number, record in served(records, given):
             body = _body(record)
-            time = first_of(record, _TIMES)
+            time = first_of(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
+                given.unread_times(record)
             last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
             session = first_of(record, SESSION)
             yield number, _request(body, record, given, last, session)
@@ -166,10 +167,11 @@ class Prompts(TraceReader):
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a prompt."""
         last = -1_000.0
-        for number, record in records:
-            time = first_of(record, _TIMES)
+        for number, record in served(records, given):
+            time = first_of(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
+                given.unread_times(record)
             last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
             prompt = Prompt(given)
             prompt.add(first_of(record, ("prompt", "text", "input")))
@@ -188,7 +190,7 @@ def _turns(
     prompt, at, is_asked = Prompt(given), start, False
     for message in messages:
         role, text = _message(message)
-        time = first_of(message, _TIMES)
+        time = first_of(message, TIMES)
         if time is not None:
             at = max(at, millis(time, given.time_unit or "s"))
         if role == "assistant":

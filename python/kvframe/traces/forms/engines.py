@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 
 from kvframe.errors import TraceError
+from kvframe.traces.failed import served
 from kvframe.traces.forms.hashes import NO_TIMES, OUTPUT, SESSION, TIME
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
-from kvframe.traces.values import count, first_of, ids_of, is_number, millis, token_blocks
+from kvframe.traces.values import (
+    TIMES,
+    count,
+    first_of,
+    ids_of,
+    is_number,
+    millis,
+    token_blocks,
+)
 
 NO_OUTPUT = "the form does not say how many tokens were generated: 0 are assumed"
 WINDOW = 65_536
@@ -183,13 +192,14 @@ class TokenIds(TraceReader):
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a prompt."""
         size, last = given.block_size or 16, -1_000.0
-        for number, record in records:
+        for number, record in served(records, given):
             ids = np.array(first_of(record, self.keys), dtype=np.int64)
             if ids.ndim != 1 or len(ids) == 0 or ids.min() < 0 or ids.max() >= 2**32:
                 raise ValueError("token ids must be 0 to 2^32 - 1, and at least one")
-            time = first_of(record, TIME)
+            time = first_of(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
+                given.unread_times(record)
             last = last + 1_000 if time is None else millis(time, given.time_unit or "ms")
             row = Row(
                 timestamp=last,
