@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from kvframe import Request
-from kvframe.errors import KVFrameError
 from kvframe.retention import Keep, Retention, TokenRange
 from kvframe_vllm.pool import use_of_request
 
@@ -32,21 +31,23 @@ class Asked:
         size: Tokens of a block.
 
     Attributes:
+        asked: vLLM's request.
         request: As kvframe takes it, with the keys of all of its full blocks.
         found: Tokens that were found of it last; -1 if that is not known.
     """
 
-    __slots__ = ("_asked", "_size", "found", "request")
+    __slots__ = ("_keys", "_size", "asked", "found", "request")
 
     def __init__(self, request: Any, size: int) -> None:
-        self._asked, self._size, self.found = request, size, -1
-        self.request = request_of(request, request.block_hashes[: request.num_tokens // size])
+        self.asked, self._size, self.found = request, size, -1
+        keys = request.block_hashes[: request.num_tokens // size]
+        self._keys, self.request = len(keys), request_of(request, keys)
 
     def limited(self, tokens: int | None) -> Request:
         """The request, of which at most so many tokens are to be found."""
-        if tokens is None or tokens >= self._asked.num_tokens - 1:
+        if tokens is None or tokens >= self.asked.num_tokens - 1:
             return self.request
-        return request_of(self._asked, self._asked.block_hashes[: tokens // self._size])
+        return request_of(self.asked, self.asked.block_hashes[: tokens // self._size])
 
     def finding(self, hits: int, *, reads: bool) -> Request:
         """The request, of which just so many blocks are to be found."""
@@ -59,7 +60,7 @@ class Asked:
     def named(self, hits: int) -> int:
         """How many keys the request has that `finding` returned."""
         whole = not hits or self.found == hits * self._size
-        return self._asked.num_tokens // self._size if whole else hits
+        return self._keys if whole else hits
 
 
 class Held:
@@ -94,14 +95,16 @@ def retention_of(params: object) -> Retention | None:
     """How important a client says that its blocks are; None where it says nothing that can be
     read, which is warned of.
     """
-    told = params.get("kvframe") if isinstance(params, dict) else None
-    told = told.get("retention") if isinstance(told, dict) else None
-    if told is None:
-        return None
+    # Clients send anything: what cannot be read is left out, and never raises.
     try:
+        told = params.get("kvframe") if isinstance(params, dict) else None
+        told = told.get("retention") if isinstance(told, dict) else None
+        if told is None:
+            return None
         asked = msgspec.convert(told, _Wishes)
         ranges = [] if asked.prompt is None else [TokenRange(0, None, asked.prompt)]
         return Retention(ranges, asked.answer)
-    except (msgspec.ValidationError, KVFrameError, ValueError) as error:
-        warnings.warn(f"the retention that a request asks for is left out: {error}", stacklevel=2)
+    except Exception as error:
+        told_of = f"{type(error).__name__}: {error}"
+        warnings.warn(f"the retention of a request is left out: {told_of}", stacklevel=2)
         return None

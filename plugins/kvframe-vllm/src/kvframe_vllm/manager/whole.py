@@ -97,7 +97,8 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
     def _asked_of(self, request: Any) -> Asked:
         """The request as kvframe takes it, read once however often it is tried."""
         asked = self._asked.get(request.request_id)
-        if asked is None or asked.request.num_tokens != request.num_tokens:
+        known = asked is not None and asked.asked is request
+        if asked is None or not known or asked.request.num_tokens != request.num_tokens:
             asked = self._asked[request.request_id] = Asked(request, self._size)
         return asked
 
