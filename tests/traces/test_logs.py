@@ -60,6 +60,9 @@ def test_remarks_are_no_figures(tmp_path: Path, kvframe: Command) -> None:
     done = kvframe("trace", "info", tmp_path / "log.jsonl")
     assert "note: times such as" in done.stderr
     assert "note: " not in done.stdout
+    curve = kvframe("bench", "curve", "--trace", tmp_path / "log.jsonl", "--capacity", "2")
+    assert "note: times such as" in curve.stderr
+    assert "note: " not in curve.stdout
 
 
 def test_a_unit_that_is_given_and_times_from_zero_are_no_guess(tmp_path: Path) -> None:

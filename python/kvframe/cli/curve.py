@@ -14,8 +14,7 @@ from kvframe.bench.options import split_list
 from kvframe.bench.policies import BASELINE
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
-from kvframe.bench.traces import ReadOptions, read
-from kvframe.cli.reading import reading
+from kvframe.cli.reading import read_aloud, reading
 from kvframe.registry import Registry
 
 
@@ -60,10 +59,7 @@ def curve(
     of a large trace at some, and what lies between is marked ~. The knee is that of lru's curve
     from the longest prompt to all that lru can use, whatever capacities are asked for.
     """
-    options = ReadOptions(
-        how["block_size"], how["time_unit"], how["trace_format"], how["sort"], how["tokenizer"]
-    )
-    source = read(trace, options)
+    source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
     sizes = [size.blocks(block_size, distinct) for size in capacity.parse_all(capacities, None)]
     exact = lru_curve(source, mode, sorted(set(sizes)))

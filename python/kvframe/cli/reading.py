@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kvframe.bench.traces import ReadOptions, Source, read
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 UNITS = ("s", "ms", "us", "ns")
@@ -17,6 +19,15 @@ def reading(command: Decorated) -> Decorated:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def read_aloud(trace: str, how: dict[str, Any]) -> Source:
+    """The trace, read as these options say; what its figures depend on goes to stderr."""
+    form = how.pop("trace_format")
+    source = read(trace, ReadOptions(form=form, **how))
+    for remark in source.remarks:
+        click.echo(f"note: {remark}", err=True)
+    return source
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (

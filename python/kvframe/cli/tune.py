@@ -11,10 +11,9 @@ from kvframe.bench import capacity
 from kvframe.bench.options import MODES
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
-from kvframe.bench.traces import ReadOptions, read
 from kvframe.bench.tune import Tuned
 from kvframe.bench.tune import tune as run_tune
-from kvframe.cli.reading import reading
+from kvframe.cli.reading import read_aloud, reading
 
 
 @click.command(short_help="Try options of a policy, judged on a part held out.")
@@ -71,10 +70,7 @@ def tune(
         if not equals or not all(value.strip() for value in values.split(",")):
             raise click.UsageError(f"--option {text}: must read NAME=VALUE,VALUE")
         given.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
-    reading_options = ReadOptions(
-        how["block_size"], how["time_unit"], how["trace_format"], how["sort"], how["tokenizer"]
-    )
-    source = read(trace, reading_options)
+    source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
     parsed = capacity.parse_all(capacities, None)
     sizes = list(dict.fromkeys(size.blocks(block_size, distinct) for size in parsed))
