@@ -15,4 +15,5 @@
 ``demonstration``  watched in shadow, switched, measured: one figure
 ``manager``    the scenarios under kvframe's whole manager
 ``manager_cost``  what a step costs under it
+``switching``  time of a switch in a full pool
 """
