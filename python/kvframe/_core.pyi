@@ -20,9 +20,11 @@ class BlockQueue:
         block_size: SupportsIndex,
         policy: Any,
         policy_options: dict | None = None,
+        handles: SupportsGetItem[int, Any] | None = None,
     ) -> BlockQueue:
         """
         The queue of `blocks` blocks, which all have an owner; `policy` is a built-in's name or a driver.
+        With `handles`, these objects stand for the blocks.
         """
     def adopt(self, /, other: BlockQueue) -> None:
         """
@@ -36,10 +38,6 @@ class BlockQueue:
         """
         Recounts the state.
         """
-    def defer(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
-        """
-        The same, but they are taken after all others.
-        """
     def evictions(self, /) -> int:
         """
         Findable blocks that were taken for something else.
@@ -48,14 +46,14 @@ class BlockQueue:
         """
         Decisions that the built-in order took for a policy that failed.
         """
-    def free(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+    def free(self, /, blocks: Any, empty: Any) -> None:
         """
-        The last owner of each left.
+        The last owner of each left; `empty` hold nothing any more.
         """
     def hit(
         self,
         /,
-        blocks: SupportsGetItem[int, SupportsIndex],
+        blocks: Any,
         using: tuple[
             SupportsIndex | str,
             SupportsIndex,
@@ -71,9 +69,9 @@ class BlockQueue:
     def insert(
         self,
         /,
-        blocks: SupportsGetItem[int, SupportsIndex],
-        keys: SupportsGetItem[int, bytes | bytearray],
-        depths: SupportsGetItem[int, SupportsIndex],
+        blocks: Any,
+        keys: Any,
+        depths: Any,
         using: tuple[
             SupportsIndex | str,
             SupportsIndex,
@@ -84,17 +82,17 @@ class BlockQueue:
         ],
     ) -> None:
         """
-        Owned blocks became findable, each under a key of any length.
+        Owned blocks became findable, each under a key of any length; one without a key is passed over.
         """
-    def order(self, /) -> list[int]:
+    def order(self, /) -> Any:
         """
         Blocks without an owner, in the order in which they would be taken now.
         """
-    def remove(self, /, blocks: SupportsGetItem[int, SupportsIndex]) -> None:
+    def remove(self, /, blocks: Any) -> None:
         """
         Blocks are not findable any more.
         """
-    def take(self, /, n: SupportsIndex) -> list[int]:
+    def take(self, /, n: SupportsIndex) -> Any:
         """
         The first `n` blocks, which have an owner now.
         """

@@ -1,4 +1,4 @@
-"""The unowned blocks of an engine's own pool by the engine's ids, ranked by any eviction policy.
+"""The unowned blocks of an engine's own pool ranked by any eviction policy.
 
 For an engine that keeps its block tables, owners and index: vLLM's ``free_block_queue``. Every call
 takes a batch, and does all of it or nothing.
@@ -7,7 +7,7 @@ takes a batch, and does all of it or nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kvframe._core import BlockQueue as Core
 from kvframe.arguments import shown
@@ -17,22 +17,26 @@ from kvframe.drivers.eviction import driver
 from kvframe.errors import UsageError
 from kvframe.flat import UNKNOWN, Access, resolve, row_of
 
+B = TypeVar("B")
 
-class BlockQueue:
+
+class BlockQueue(Generic[B]):
     """The blocks that an engine gets next, the first in front.
 
     ::
 
-        free: hold nothing, last freed first | cached: the policy's order | deferred
+        free: hold nothing, last freed first | cached: the policy's order
 
-    Blocks are 0 to ``capacity - 1``, and each has an owner until `free` or `defer`; that it has
-    several only the engine knows. Several threads may share a queue. A policy in Python that is
-    asked which block is evicted next may read the queue but not change it.
+    Blocks are 0 to ``capacity - 1``, or the engine's own objects for them, and each has an owner
+    until `free`; that it has several only the engine knows. Several threads may share a queue. A
+    policy in Python that is asked which block is evicted next may read the queue but not change it.
 
     Args:
         resolved: The configuration, of which only ``[eviction]`` is used.
         capacity: Blocks of the pool.
         block_size: Tokens in a block, for policies that count them; ``cache.block_size`` if None.
+        handles: The engine's objects for the blocks, by id: all calls take and return these. They
+            are told apart by identity, which is quicker than to ask each for its id.
 
     Attributes:
         resolved: The configuration that names the policy.
@@ -41,21 +45,30 @@ class BlockQueue:
         PluginError, PolicyError: The policy cannot be found, or not be made.
     """
 
-    def __init__(self, resolved: Resolved, capacity: int, *, block_size: int | None = None) -> None:
+    def __init__(
+        self,
+        resolved: Resolved,
+        capacity: int,
+        *,
+        block_size: int | None = None,
+        handles: Sequence[B] | None = None,
+    ) -> None:
         _check(resolved)
         self.resolved = resolved
         self._capacity = capacity
+        self._handles = handles
         self._block_size = resolved.config.cache.block_size if block_size is None else block_size
-        self._core = self._made(resolved)
+        self._core = self._made(resolved, handles)
 
     @classmethod
-    def named(cls, policy: str, capacity: int, **options: Any) -> BlockQueue:
+    def named(cls, policy: str, capacity: int, **options: Any) -> BlockQueue[int]:
         """A queue under the policy of that name, with its options; no file or variable is read."""
-        return cls(resolve(policy, options), capacity)
+        return BlockQueue[int](resolve(policy, options), capacity)
 
-    def renewed(self) -> BlockQueue:
+    def renewed(self) -> BlockQueue[B]:
         """A queue of the same policy and size that has learnt nothing: all blocks have an owner."""
-        return BlockQueue(self.resolved, self._capacity, block_size=self._block_size)
+        size, handles = self._block_size, self._handles
+        return BlockQueue(self.resolved, self._capacity, block_size=size, handles=handles)
 
     def switch(self, resolved: Resolved) -> None:
         """Have another policy rank the blocks from now on; it can be switched back in the same way.
@@ -71,7 +84,8 @@ class BlockQueue:
             PluginError, PolicyError: The policy cannot be found, or not be made; nothing changes.
         """
         _check(resolved)
-        made = self._made(resolved)
+        # It takes over what stands for the blocks, too.
+        made = self._made(resolved, None)
         made.adopt(self._core)
         self._core, self.resolved = made, resolved
 
@@ -95,18 +109,19 @@ class BlockQueue:
         """Decisions that the built-in order took because the policy failed."""
         return self._core.failures()
 
-    def take(self, n: int) -> list[int]:
+    def take(self, n: int) -> list[B]:
         """Take the first ``n`` blocks: they have an owner now, and are not findable any more.
 
         Raises:
             CapacityError: There are fewer.
         """
-        return self._core.take(n)
+        taken: list[B] = self._core.take(n)
+        return taken
 
     def insert(
         self,
-        blocks: Sequence[int],
-        keys: Sequence[bytes],
+        blocks: Sequence[B],
+        keys: Sequence[bytes | None],
         depths: Sequence[int],
         use: Access = UNKNOWN,
     ) -> None:
@@ -114,8 +129,9 @@ class BlockQueue:
         before is forgotten.
 
         Args:
-            blocks: Their ids.
-            keys: What each holds, of any length; ghosts recognise it. Several may hold the same.
+            blocks: They.
+            keys: What each holds, of any length; ghosts recognise it. Several may hold the same. A
+                block whose key is None is passed over.
             depths: The place of each in its prefix, in blocks.
             use: The request that computed them.
 
@@ -124,33 +140,30 @@ class BlockQueue:
         """
         self._core.insert(blocks, keys, depths, row_of(use))
 
-    def hit(self, blocks: Sequence[int], use: Access = UNKNOWN) -> None:
-        """A request found these blocks, in the order of their prefix: each has an owner now.
+    def hit(self, blocks: Sequence[B], use: Access = UNKNOWN) -> None:
+        """A request found these blocks, in the order of their prefix: each has an owner now. One
+        that is not findable only leaves the free ones, if it is among them.
 
         Raises:
-            UsageError: One is not findable.
+            UsageError: One is not of this pool, or is named twice.
         """
         self._core.hit(blocks, row_of(use))
 
-    def free(self, blocks: Sequence[int]) -> None:
+    def free(self, blocks: Sequence[B], empty: Sequence[B] = ()) -> None:
         """The last owner of each of these blocks left, given in the order of a block table.
 
-        Those that are findable stay cached; the last of them is evicted first.
+        Args:
+            blocks: They keep what they hold, and the last of them is evicted first. One that is not
+                findable stays as if it were, under no key: an engine that kept its id may still
+                read it.
+            empty: They hold nothing any more; the last of them is taken first of all.
 
         Raises:
             UsageError: One has no owner.
         """
-        self._core.free(blocks)
+        self._core.free(blocks, empty)
 
-    def defer(self, blocks: Sequence[int]) -> None:
-        """The same, but they are taken after all others, findable or not: they are still read.
-
-        Raises:
-            UsageError: One has no owner.
-        """
-        self._core.defer(blocks)
-
-    def remove(self, blocks: Sequence[int]) -> None:
+    def remove(self, blocks: Sequence[B]) -> None:
         """These blocks are not findable any more, owned or not; those that were not stay as they
         are.
 
@@ -159,9 +172,10 @@ class BlockQueue:
         """
         self._core.remove(blocks)
 
-    def order(self) -> list[int]:
+    def order(self) -> list[B]:
         """Blocks without an owner, in the order in which they would be taken now."""
-        return self._core.order()
+        order: list[B] = self._core.order()
+        return order
 
     def check_integrity(self) -> None:
         """Recount the queue's state: O(blocks).
@@ -171,7 +185,7 @@ class BlockQueue:
         """
         self._core.check_integrity()
 
-    def _made(self, resolved: Resolved) -> Core:
+    def _made(self, resolved: Resolved, handles: Sequence[B] | None) -> Core:
         config, chosen = resolved.config.eviction, resolved.eviction
         terms = Terms.of(config, chosen.options, self._block_size)
         return Core(
@@ -179,6 +193,7 @@ class BlockQueue:
             block_size=self._block_size,
             policy=driver(chosen.loaded, terms) or chosen.name,
             policy_options=chosen.values,
+            handles=handles,
         )
 
 

@@ -57,20 +57,31 @@ def free_ids(pool: Any) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_lru_hands_out_what_stock_hands_out(seed: int) -> None:
-    """Random requests that share blocks, on both pools; two blocks may have one hash."""
+    """Random requests that share blocks, on both pools; two blocks may have one hash. Some blocks
+    are unpinned while they are read, with a hash or without, and found again by their id.
+    """
     pools = BlockPool(BLOCKS, True, 16, enable_kv_cache_events=True), pool_under()
+    reused: tuple[list[int], list[int]] = [], []
     chance = random.Random(seed)
     tables: list[list[int]] = []
     for _ in range(400):
         verb = chance.random()
         if tables and (verb < 0.4 or pools[0].get_num_free_blocks() < 6):
             table = tables.pop(chance.randrange(len(tables)))
-            for pool in pools:
-                pool.free_blocks(pool.blocks[block] for block in reversed(table))
+            read = chance.random() < 0.3
+            for pool, told in zip(pools, reused, strict=True):
+                gone = [pool.blocks[block] for block in reversed(table)]
+                if read:
+                    # As HiSparse does: page by page, from the tail.
+                    for block in gone:
+                        pool.unpin_blocks([block], lambda one, told=told: told.append(one.block_id))
+                else:
+                    pool.free_blocks(gone)
         elif verb < 0.9:
             numbers = [chance.randrange(12) for _ in range(chance.randrange(4))]
-            cached = sorted({block.block_id for block in pools[0].blocks if block.block_hash})
-            found = chance.sample(cached, min(len(cached), chance.randrange(3)))
+            known = {block.block_id for block in pools[0].blocks if block.block_hash}
+            known |= pools[0]._reuse_watchers.keys()
+            found = chance.sample(sorted(known), min(len(known), chance.randrange(3)))
             bare = chance.randrange(2)
             both = []
             for pool in pools:
@@ -82,8 +93,10 @@ def test_lru_hands_out_what_stock_hands_out(seed: int) -> None:
             assert pools[0].reset_prefix_cache() == pools[1].reset_prefix_cache() is True
         assert free_ids(pools[0]) == free_ids(pools[1])
         assert pools[0].take_events() == pools[1].take_events()
+        assert reused[0] == reused[1]
         assert ruled(pools[1])
-        check_pool(pools[1])
+        pools[1].free_block_queue.core.check_integrity()
+    assert reused[0]
 
 
 def test_the_null_block_is_never_handed_out() -> None:
@@ -118,28 +131,43 @@ def test_hashes_that_move_to_a_copy_leave_the_block() -> None:
     check_pool(pool)
 
 
-@pytest.mark.parametrize("policy", ["lru", "mru", "lfu"])
-def test_unpinned_blocks_are_handed_out_last(policy: str) -> None:
+@pytest.mark.parametrize("policy", ["lru", "lfu", "arc"])
+def test_unpinned_blocks_are_as_recent_as_freed_ones_with_or_without_a_hash(policy: str) -> None:
     pool, reused = pool_under(policy), []
-    cached = hashed(pool, [1, 2])
-    bare = pool.get_new_blocks(1)
-    pool.unpin_blocks([*cached[:1], *bare], lambda block: reused.append(block.block_id))
-    pool.free_blocks(cached[1:])
-    last = [cached[0].block_id, bare[0].block_id]
-    assert free_ids(pool)[-2:] == last
-    pool.touch(cached[:1])
+    cached, [bare] = hashed(pool, [1, 2]), pool.get_new_blocks(1)
+    pool.unpin_blocks([cached[1], bare], lambda block: reused.append(block.block_id))
     pool.free_blocks(cached[:1])
-    assert free_ids(pool)[-1] == bare[0].block_id
+    check_pool(pool)
+    assert free_ids(pool)[-3:] == ids([cached[1], bare, cached[0]])
+    # One that has no hash is found again by whom it was told of, and then holds nothing.
+    pool.touch([bare])
+    pool.free_blocks([bare])
+    assert free_ids(pool)[0] == bare.block_id
     pool.get_new_blocks(BLOCKS - 1)
-    assert sorted(reused) == sorted(last)
+    assert sorted(reused) == sorted(ids([cached[1], bare]))
+    assert ruled(pool)
 
 
-def test_a_free_block_without_a_hash_that_is_touched_leaves_stock() -> None:
+def test_a_free_block_that_holds_nothing_can_be_touched() -> None:
     pool = pool_under()
     block = pool.free_block_queue.get_all_free_blocks()[3]
     pool.touch([block])
-    assert not ruled(pool)
+    pool.touch([block])
     assert block.block_id not in ids(pool.get_new_blocks(BLOCKS - 2))
+    assert ruled(pool)
+    pool.free_blocks([block, block])
+    assert ids(pool.get_new_blocks(1)) == [block.block_id]
+
+
+def test_blocks_that_are_read_keep_their_place_when_a_policy_comes() -> None:
+    pool = BlockPool(BLOCKS, True, 16)
+    cached, bare = hashed(pool, [1, 2]), pool.get_new_blocks(1)
+    pool.free_blocks(cached[:1])
+    pool.unpin_blocks(bare, lambda block: None)
+    pool.free_blocks(cached[1:])
+    before = free_ids(pool)
+    put_in(pool, choice.resolved("lru"))
+    assert free_ids(pool) == before
     check_pool(pool)
 
 

@@ -264,7 +264,7 @@ def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> N
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_lru_is_stock_under_everything_at_once(name: str) -> None:
     """Three hundred requests here; the command serves two thousand."""
-    stock = serve(SCENARIOS[name], 300, None, check=False)
+    stock = serve(SCENARIOS[name], 300, None, check=0)
     ours = serve(SCENARIOS[name], 300, "lru")
     assert len(ours.run.hits) > 280
     assert min(ours.run.resumed, ours.aborted) > 0

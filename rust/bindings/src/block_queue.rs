@@ -1,14 +1,16 @@
 //! `BlockQueue`: the unowned blocks of an engine's pool, under one policy.
 
+use std::sync::{Arc, OnceLock};
+
 use kvframe_core::hash::Key;
 use kvframe_core::tier::BlockQueue as Core;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyList, PyRange, PyRangeMethods};
 
 use crate::args::{BlockSize, Blocks, Victims};
-use crate::errors::usage;
+use crate::errors::{shown, usage};
+use crate::handles::Handles;
 use crate::policy::eviction::make_policy;
 use crate::policy::host::PolicyHost;
 use crate::tier::{KnownTuple, known};
@@ -17,74 +19,136 @@ use crate::tier::{KnownTuple, known};
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct BlockQueue {
     core: PolicyHost<Core>,
+    /// What stands for blocks in calls and answers; their ids if empty.
+    handles: OnceLock<Arc<Handles>>,
+}
+
+impl BlockQueue {
+    fn ids(&self, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        match self.handles.get() {
+            Some(handles) => handles.ids(blocks),
+            None => blocks.extract(),
+        }
+    }
+
+    fn list<'py>(&self, py: Python<'py>, blocks: &[u32]) -> PyResult<Bound<'py, PyAny>> {
+        match self.handles.get() {
+            Some(handles) => handles.list(py, blocks),
+            None => Ok(PyList::new(py, blocks)?.into_any()),
+        }
+    }
+}
+
+/// The keys of blocks: bytes of any length, or `None`.
+fn keys_of(names: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Key>>> {
+    let key = |name: Bound<'_, PyAny>| match name.cast::<PyBytes>() {
+        Ok(name) => Ok(Some(Key::of_name(name.as_bytes()))),
+        Err(_) if name.is_none() => Ok(None),
+        Err(_) => Err(usage(name.py(), format!("key = {}: must be bytes", shown(&name)))),
+    };
+    match names.cast::<PyList>() {
+        Ok(list) => list.iter().map(key).collect(),
+        Err(_) => names.try_iter()?.map(|name| key(name?)).collect(),
+    }
+}
+
+/// The places of blocks in a prefix; a range is not walked.
+fn places(depths: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    let Ok(range) = depths.cast::<PyRange>() else { return depths.extract() };
+    let (start, step, n) = (range.start()?, range.step()?, range.len()?);
+    let place = |at: usize| u32::try_from(start + step * at as isize).ok();
+    (0..n)
+        .map(place)
+        .collect::<Option<_>>()
+        .ok_or_else(|| usage(depths.py(), format!("depths = {}: must be from 0 on", shown(depths))))
+}
+
+fn with_key(values: &[u32], keys: &[Option<Key>]) -> Vec<u32> {
+    values.iter().zip(keys).filter(|(_, key)| key.is_some()).map(|(&value, _)| value).collect()
 }
 
 #[pymethods]
 impl BlockQueue {
     /// The queue of `blocks` blocks, which all have an owner; `policy` is a built-in's name or a driver.
+    /// With `handles`, these objects stand for the blocks.
     #[new]
-    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None))]
+    #[pyo3(signature = (*, blocks, block_size, policy, policy_options=None, handles=None))]
     fn new(
         py: Python<'_>,
         blocks: Blocks,
         block_size: BlockSize,
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
+        handles: Option<Vec<Py<PyAny>>>,
     ) -> PyResult<Self> {
+        let objects = OnceLock::new();
+        if let Some(given) = handles {
+            let _ = objects.set(Arc::new(Handles::new(py, given, blocks.0)?));
+        }
         let made = make_policy(py, policy, policy_options)?;
         let core = PolicyHost::new(py, "queue", made, |eviction| {
             Core::new(blocks.0, block_size.0, eviction)
         })?;
-        Ok(Self { core })
+        Ok(Self { core, handles: objects })
     }
 
     /// The first `n` blocks, which have an owner now.
-    fn take(&self, py: Python<'_>, n: Victims) -> PyResult<Vec<u32>> {
-        self.core.with_victims(py, |core| core.take(n.0))
+    fn take<'py>(&self, py: Python<'py>, n: Victims) -> PyResult<Bound<'py, PyAny>> {
+        let taken = self.core.with_victims(py, |core| core.take(n.0))?;
+        self.list(py, &taken)
     }
 
-    /// Owned blocks became findable, each under a key of any length.
+    /// Owned blocks became findable, each under a key of any length; one without a key is passed over.
     fn insert(
         &self,
         py: Python<'_>,
-        blocks: Vec<u32>,
-        keys: Vec<PyBackedBytes>,
-        depths: Vec<u32>,
+        blocks: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
+        depths: &Bound<'_, PyAny>,
         using: KnownTuple,
     ) -> PyResult<()> {
+        let (mut blocks, keys, mut depths) = (self.ids(blocks)?, keys_of(keys)?, places(depths)?);
         let (n, keyed, placed) = (blocks.len(), keys.len(), depths.len());
         if keyed != n || placed != n {
             let message = format!("{n} blocks, {keyed} keys, {placed} depths: must be as many");
             return Err(usage(py, message));
         }
-        let keys: Vec<Key> = keys.iter().map(|key| Key::of_name(key)).collect();
+        if keys.contains(&None) {
+            blocks = with_key(&blocks, &keys);
+            depths = with_key(&depths, &keys);
+        }
+        let keys: Vec<Key> = keys.into_iter().flatten().collect();
         self.core.with(py, |core| core.insert(&blocks, &keys, &depths, known(&using)))
     }
 
     /// A request found blocks.
-    fn hit(&self, py: Python<'_>, blocks: Vec<u32>, using: KnownTuple) -> PyResult<()> {
+    fn hit(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>, using: KnownTuple) -> PyResult<()> {
+        let blocks = self.ids(blocks)?;
         self.core.with(py, |core| core.hit(&blocks, known(&using)))
     }
 
-    /// The last owner of each left.
-    fn free(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
-        self.core.with(py, |core| core.free(&blocks))
-    }
-
-    /// The same, but they are taken after all others.
-    fn defer(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
-        self.core.with(py, |core| core.defer(&blocks))
+    /// The last owner of each left; `empty` hold nothing any more.
+    fn free(
+        &self,
+        py: Python<'_>,
+        blocks: &Bound<'_, PyAny>,
+        empty: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (blocks, empty) = (self.ids(blocks)?, self.ids(empty)?);
+        self.core.with(py, |core| core.free(&blocks, &empty))
     }
 
     /// Blocks are not findable any more.
-    fn remove(&self, py: Python<'_>, blocks: Vec<u32>) -> PyResult<()> {
+    fn remove(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let blocks = self.ids(blocks)?;
         self.core.with(py, |core| core.remove(&blocks))
     }
 
     /// Blocks without an owner, in the order in which they would be taken now.
-    fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+    fn order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let cached = self.core.order(py, Core::tier)?;
-        self.core.locked(py, |core| core.around(cached))
+        let order = self.core.locked(py, |core| core.around(cached))?;
+        self.list(py, &order)
     }
 
     /// Blocks without an owner.
@@ -106,10 +170,15 @@ impl BlockQueue {
     fn adopt(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let cached = other.core.order(py, Core::tier)?;
         let contents = other.core.locked(py, |core| core.contents(&cached))?;
-        self.core.with(py, |core| core.adopt(&contents))
+        self.core.with(py, |core| core.adopt(&contents))?;
+        if let Some(handles) = other.handles.get() {
+            let _ = self.handles.set(Arc::clone(handles));
+        }
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.handles.get().map_or(Ok(()), |handles| handles.traverse(&visit))?;
         self.core.traverse(&visit)
     }
 

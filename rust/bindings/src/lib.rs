@@ -16,6 +16,7 @@
 //! | [`lookup`], [`loans`] | questions about prompts; raw blocks |
 //! | [`router`] | which of many workers holds which prefix |
 //! | [`block_queue`] | `BlockQueue`: the unowned blocks of an engine's pool under a policy |
+//! | [`handles`] | the engine's own objects for them |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
 //! | [`shadow`] | `ShadowSet`: what other policies and sizes would have hit, on a thread of its own |
 //! | [`copies`] | copies of pages, checked |
@@ -50,6 +51,7 @@ mod fields;
 mod fork;
 mod gate;
 mod groups;
+mod handles;
 mod inputs;
 mod listeners;
 mod loans;

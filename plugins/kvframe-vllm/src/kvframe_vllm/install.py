@@ -75,19 +75,19 @@ def put_in(pool: Any, resolved: Resolved, uses: Sequence[int] | None = None) -> 
     queue = PolicyQueue(
         pool.blocks, resolved, pool.hash_block_size, lambda error: give_up(pool, error)
     )
-    owned = [block for block in pool.blocks if block.ref_cnt]
+    size, owned = pool.hash_block_size, [block for block in pool.blocks if block.ref_cnt]
     cached = [block for block in free + owned if block.block_hash is not None]
-    ids = [block.block_id for block in cached]
-    keys = [block.block_hash for block in cached]
     tokens = [block.block_hash_num_tokens or 1 for block in cached]
-    size = pool.hash_block_size
-    queue.core.insert(ids, keys, [(each - 1) // size for each in tokens])
-    again, counted = ids, 1
+    keys = [block.block_hash for block in cached]
+    queue.core.insert(cached, keys, [(each - 1) // size for each in tokens])
+    again, counted = cached, 1
     while uses is not None and again:
         counted += 1
-        again = [block for block in again if uses[block] >= counted]
+        again = [block for block in again if uses[block.block_id] >= counted]
         queue.core.hit(again)
-    queue.core.free([block.block_id for block in reversed(free)])
+    # Those behind one with a hash that have none are still read, or lost it in their place.
+    first = next((at for at, block in enumerate(free) if block.block_hash is not None), len(free))
+    queue.core.free(free[first:][::-1], free[:first][::-1])
     queue.num_free_blocks = len(free)
     for block in free:
         block.prev_free_block = block.next_free_block = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -59,7 +59,7 @@ def cache_full_blocks(
     if first < end:
         step = block_size // pool.hash_block_size
         # A block stands at its last hash.
-        depths = [*range((first + 1) * step - 1, end * step, step)]
+        depths = range((first + 1) * step - 1, end * step, step)
         queue.entered(blocks[first:end], depths, use_of_request(request), block_mask)
 
 
@@ -80,7 +80,7 @@ def move_block_hashes(pool: BlockPool, src_block: Block, dst_block: Block) -> No
     """As vLLM does; the queue is told of both blocks."""
     queue = pool.free_block_queue
     BlockPool.move_block_hashes(pool, src_block, dst_block)
-    queue.lost([src_block.block_id])
+    queue.lost([src_block])
     if dst_block.block_hash is not None:
         tokens = dst_block.block_hash_num_tokens or 1
         queue.entered([dst_block], [(tokens - 1) // pool.hash_block_size])
@@ -90,19 +90,7 @@ def evict_blocks(pool: BlockPool, block_ids: set[int]) -> None:
     """As vLLM does; the queue is told of the blocks."""
     queue = pool.free_block_queue
     BlockPool.evict_blocks(pool, block_ids)
-    queue.lost(block_ids)
-
-
-def unpin_blocks(
-    pool: BlockPool, blocks: Iterable[Block], on_reuse: Callable[[Block], None]
-) -> None:
-    """As vLLM does; the queue takes these blocks last."""
-    queue = pool.free_block_queue
-    queue.deferring = True
-    try:
-        BlockPool.unpin_blocks(pool, blocks, on_reuse)
-    finally:
-        queue.deferring = False
+    queue.lost(pool.blocks[block] for block in block_ids)
 
 
 def reset_prefix_cache(pool: BlockPool) -> bool:
@@ -120,7 +108,6 @@ NOTICES: tuple[Callable[..., Any], ...] = (
     cache_partial_block,
     move_block_hashes,
     evict_blocks,
-    unpin_blocks,
     reset_prefix_cache,
 )
 """vLLM's methods of these names, each followed by what it means for the queue.

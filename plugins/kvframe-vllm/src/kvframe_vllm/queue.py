@@ -1,14 +1,13 @@
 """vLLM's free queue, in the order of a kvframe policy.
 
 vLLM calls what `FreeKVCacheBlockQueue` has; the pool (`kvframe_vllm.pool`) notifies besides which
-blocks were found, became findable, or are not any more. What vLLM tells block by block is gathered,
-so that the policy is called once a request.
+blocks were found, became findable, or are not any more. Blocks go to the core as vLLM's own objects
+and come back as these, so that nothing here is done block by block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Any
 
 from kvframe.block_queue import BlockQueue
@@ -32,8 +31,6 @@ class PolicyQueue:
     Attributes:
         num_free_blocks: Blocks without an owner.
         core: kvframe's queue.
-        hit_blocks: Blocks that requests have found.
-        deferring: Whether blocks are appended to be taken after all others.
     """
 
     def __init__(
@@ -43,14 +40,11 @@ class PolicyQueue:
         block_size: int,
         give_up: Callable[[Exception], Any],
     ) -> None:
-        self.core = BlockQueue(resolved, len(blocks), block_size=block_size)
+        self.core = BlockQueue(resolved, len(blocks), block_size=block_size, handles=blocks)
         self.num_free_blocks = 0
-        self.hit_blocks = 0
-        self.deferring = False
         self._live = True
-        self._blocks, self._give_up = blocks, give_up
-        self._unknown: list[int] = []
-        self._bare: list[int] = []
+        self._give_up = give_up
+        self._empty: list[Block] = []
 
     # --- what vLLM calls --------------------------------------------------------------------------
 
@@ -64,39 +58,35 @@ class PolicyQueue:
             return []
         assert self.num_free_blocks >= n
         try:
-            self._settle()
             taken = self.core.take(n)
         except Exception as error:
             # Nothing was taken: vLLM's own queue has all of them.
             own: list[Block] = self._fail(error).popleft_n(n)
             return own
         self.num_free_blocks -= n
-        return list(map(self._blocks.__getitem__, taken))
+        return taken
 
     def remove(self, block: Block) -> None:
-        """Take a block that a request found; the pool says which others it found."""
+        """A request found this block; the pool says which others it found, in `found`."""
         self.num_free_blocks -= 1
-        if block._block_hash is None:
-            self._unknown.append(block.block_id)
 
     def prepend_n(self, blocks: list[Block]) -> None:
-        """Blocks without a hash lost their last owner, the first of them to be taken next."""
-        self._bare = [block.block_id for block in reversed(blocks)]
+        """Blocks that hold nothing lost their last owner, the first of them to be taken next.
+
+        vLLM calls `append_n` next, with those of the same request that hold something.
+        """
+        self._empty = blocks
         self.num_free_blocks += len(blocks)
 
     def append_n(self, blocks: list[Block]) -> None:
-        """Blocks with a hash lost their last owner: a prefix from its end."""
-        freed = [block.block_id for block in reversed(blocks)]
+        """Blocks that hold something lost their last owner: a prefix from its end.
+
+        They have a hash, or are still read until they are taken (vLLM's ``unpin_blocks``).
+        """
         self.num_free_blocks += len(blocks)
-        if self.deferring:
-            self._tell(self.core.defer, freed[::-1])
-        elif self._bare:
-            bare, self._bare = self._bare, []
-            # vLLM may have dropped a hash while its block had an owner.
-            self._tell(self.core.remove, bare)
-            self._tell(self.core.free, bare + freed)
-        elif freed:
-            self._tell(self.core.free, freed)
+        empty, self._empty = self._empty, []
+        if blocks or empty:
+            self._tell(self.core.free, blocks[::-1], empty[::-1])
 
     def append(self, block: Block) -> None:
         """One block lost its last owner."""
@@ -104,8 +94,7 @@ class PolicyQueue:
 
     def get_all_free_blocks(self) -> list[Block]:
         """The free blocks, the next first."""
-        self._settle()
-        return [self._blocks[block] for block in self.core.order()]
+        return self.core.order()
 
     def iter_blocks_after(self, cursor: Block | None) -> Iterator[Block]:
         """Free blocks in the order in which they would be taken now, from behind ``cursor`` on."""
@@ -117,13 +106,8 @@ class PolicyQueue:
 
     def found(self, blocks: Sequence[Block]) -> None:
         """A request found these, and owns them now; `remove` was called for those without owner."""
-        hits = [block.block_id for block in blocks if block._block_hash is not None]
-        if self._unknown:
-            # No policy has these: the call fails, and vLLM's own queue goes on.
-            hits += self._unknown
-        self.hit_blocks += len(hits)
-        if hits:
-            self._tell(self.core.hit, hits)
+        if blocks:
+            self._tell(self.core.hit, blocks)
 
     def entered(
         self,
@@ -135,15 +119,12 @@ class PolicyQueue:
         """Blocks of a request have a new hash, each at its place; those without one are passed
         over, and those that the mask leaves out.
         """
-        ids = [block.block_id for block in blocks]
         keys = [block._block_hash for block in blocks]
-        if mask is not None or not all(keys):
-            kept = [key is not None and (mask is None or mask[at]) for at, key in enumerate(keys)]
-            ids, keys, depths = (list(compress(each, kept)) for each in (ids, keys, depths))
-        if ids:
-            self._tell(self.core.insert, ids, keys, depths, use)
+        if mask is not None:
+            keys = [key if kept else None for key, kept in zip(keys, mask, strict=True)]
+        self._tell(self.core.insert, blocks, keys, depths, use)
 
-    def lost(self, blocks: Iterable[int]) -> None:
+    def lost(self, blocks: Iterable[Block]) -> None:
         """Blocks have no hash any more."""
         self._tell(self.core.remove, list(blocks))
 
@@ -153,7 +134,7 @@ class PolicyQueue:
             try:
                 order = self.core.order()
                 self.core = self.core.renewed()
-                self.core.free(order[::-1])
+                self.core.free([], order[::-1])
             except Exception as error:
                 self._fail(error)
 
@@ -163,17 +144,9 @@ class PolicyQueue:
         """Call the policy; by now the pool's ``ref_cnt`` say the same as the call."""
         if self._live:
             try:
-                self._settle()
                 call(*given)
             except Exception as error:
                 self._fail(error)
-
-    def _settle(self) -> None:
-        """Pass on what is gathered still: the pool ends each of its calls with none left."""
-        if self._bare:
-            bare, self._bare = self._bare, []
-            self.core.remove(bare)
-            self.core.free(bare)
 
     def _fail(self, error: Exception) -> Any:
         """Ends this queue; returns vLLM's own, which the pool has from now on."""

@@ -1,23 +1,28 @@
 """``python -m kvframe_vllm.suite SOURCE``: vLLM's own tests, on its own order and on a policy's.
 
 SOURCE is vLLM's source distribution, unpacked, of the version that is installed; its tests are not
-in the wheel. Under a policy, every pool with prefix caching is ruled by it as soon as it is made. A
-test is reported if it passes with vLLM's own order and not with the policy's.
+in the wheel. They need pytest, pytest-timeout and pytest-asyncio. Under a policy, every pool with
+prefix caching is ruled by it as soon as it is made, and a queue that fails fails the test. The
+outcome of each file is entered into ``results/suite.json`` of the folder it is called in, which
+`kvframe_vllm.compatibility` shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+RECORD = Path("results") / "suite.json"
 VARIABLE = "KVFRAME_SUITE_POLICY"
 FILES = (
     "core/test_prefix_caching.py",
@@ -30,41 +35,95 @@ FILES = (
     "core/test_mamba_align_chunk_split.py",
     "core/test_priority_scheduler_random.py",
     "core/test_swa_inflight_window_free.py",
+    "core/test_prefix_replay.py",
+    "core/prefix_cache",
     "simple_kv_offload/test_scheduler.py",
+    "simple_kv_offload/test_kv_events.py",
     "kv_connector/unit/test_cache_pollution_prevention.py",
+    "kv_connector/unit/test_hisparse_connector.py",
+    "kv_connector/unit/test_invalid_blocks_correctness.py",
     "kv_connector/unit/test_kv_load_failure_recovery.py",
     "kv_connector/unit/test_remote_decode_lifecycle.py",
     "kv_connector/unit/test_remote_prefill_lifecycle.py",
-    "kv_connector/unit/offloading_connector/test_scheduler.py",
-    "kv_connector/unit/offloading_connector/test_events.py",
+    "kv_connector/unit/test_simple_cpu_offload_connector.py",
+    "kv_connector/unit/offloading_connector",
 )
 """Below ``tests/v1``: prefix caching, scheduler, managers, events, offloading."""
 
 MODEL = "facebook--opt-125m"
-"""The model that the tests name; they want its configuration, and load no weights."""
+"""The model that most tests name; they want its configuration, and load no weights."""
 
-REASONS = {"fake_free_list": "walks the links of vLLM's own free queue"}
+REASONS = {
+    "fake_free_list": "walk the links of vLLM's own free queue",
+    "Invalid repository ID or local directory": "want a model's files from a hub",
+    "LocalEntryNotFoundError": "want a model's files from a hub",
+    "not a block of this pool": "hand in blocks that they made themselves, not the pool",
+    "caplog_vllm": "want a fixture that stands with the whole of vLLM's tests",
+    "got empty parameter set": "have no case without a GPU",
+    "Found no NVIDIA driver": "want a GPU",
+    "Timeout": "take more than the limit of seconds",
+}
 """Why a test cannot pass: by what its failure shows."""
+
+TEST_SECONDS = 60
+
+SHOWN = 6
+"""Tests that the page names for a reason; the record has all."""
 
 
 def main() -> None:
-    """Run them with vLLM's own order and with the policy's, and print what differs."""
+    """Run them with vLLM's own order and with the policy's; print and record what differs."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.suite", description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("--policy", default="lru")
     parser.add_argument("--files", nargs="+", default=FILES, help="below tests/v1")
+    parser.add_argument(
+        "--reports", type=Path, help="folder of pytest's reports; those in it are not made again"
+    )
     asked = parser.parse_args()
-    stock, ours = (outcomes(asked.source, asked.files, policy) for policy in ("", asked.policy))
+    with tempfile.TemporaryDirectory() as folder:
+        reports = asked.reports or Path(folder)
+        reports.mkdir(exist_ok=True)
+        for file in asked.files:
+            row = compared(asked.source, file, asked.policy, reports)
+            enter(row)
+            print(
+                f"{file}: {row['passed']} of the {row['stock']} that pass with stock; "
+                f"{len(row['not with stock'])} do not",
+                flush=True,
+            )
+            for name, why in row["failed"].items():
+                print(f"  {name}: {why}")
+
+
+def compared(source: Path, file: str, policy: str, reports: Path) -> dict[str, Any]:
+    """A file's tests under both orders."""
+    stock = outcomes(source, file, "", reports)
+    ours = outcomes(source, file, policy, reports)
     passed = {name for name, (how, _) in stock.items() if how == "passed"}
-    failed = {name for name in passed if ours.get(name, ("", ""))[0] != "passed"}
-    for file in asked.files:
-        module = file.removesuffix(".py").replace("/", ".")
-        of = [{name for name in names if module in name} for names in (passed, failed, stock)]
-        others = len(of[2]) - len(of[0])
-        print(f"{file}: {len(of[0]) - len(of[1])} of {len(of[0])}; {others} not with stock either")
-    for name in sorted(failed):
-        print(f"  {name}: {reason(ours.get(name, ('', 'not run'))[1])}")
-    print(f"{len(passed) - len(failed)} of {len(passed)} pass under {asked.policy}")
+    failed = sorted(name for name in passed if ours.get(name, ("", ""))[0] != "passed")
+    others = sorted(stock.keys() - passed)
+    return {
+        "file": file,
+        "policy": policy,
+        "vllm": importlib.metadata.version("vllm"),
+        "date": datetime.date.today().isoformat(),
+        "stock": len(passed),
+        "passed": len(passed) - len(failed),
+        "failed": {name: reason(ours.get(name, ("", "not run"))[1]) for name in failed},
+        "not with stock": {name: reason(stock[name][1]) for name in others},
+    }
+
+
+def enter(row: dict[str, Any]) -> None:
+    """Put a row into the record, in place of what it had of that file and policy."""
+    rows = json.loads(RECORD.read_text()) if RECORD.is_file() else []
+    same = ("file", "policy")
+    rows = [one for one in rows if any(one[key] != row[key] for key in same)]
+    known = {file: at for at, file in enumerate(FILES)}
+    rows = sorted([*rows, row], key=lambda one: known.get(one["file"], len(known)))
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def reason(failure: str) -> str:
@@ -73,20 +132,32 @@ def reason(failure: str) -> str:
         if part in failure:
             return why
     lines = [line for line in failure.splitlines() if line.startswith("E ")]
-    return lines[0][1:].strip() if lines else failure[:200]
+    return lines[0][1:].strip() if lines else " ".join(failure.split())[:200]
 
 
-def outcomes(source: Path, files: Sequence[str], policy: str) -> dict[str, tuple[str, str]]:
-    """How each test ended, and what it says if it failed."""
-    tests = [f"tests/v1/{file}" for file in files]
+def outcomes(source: Path, file: str, policy: str, reports: Path) -> dict[str, tuple[str, str]]:
+    """How each test of a file ended, and what it says if it failed."""
+    name = file.removesuffix(".py").replace("/", "_")
+    report = reports.resolve() / f"{policy or 'stock'}.{name}.xml"
+    if not report.is_file():
+        served(source.resolve(), file, policy, report)
+    if not report.is_file():
+        return {}
+    return {
+        f"{case.get('classname')}::{case.get('name')}": ended(case)
+        for case in ET.parse(report).iter("testcase")
+    }
+
+
+def served(source: Path, file: str, policy: str, report: Path) -> None:
+    """Run the tests of a file, and have pytest write its report."""
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
         subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "kvframe_vllm.suite"),
-                *("-p", "no:cacheprovider", f"--junitxml={report}"),
+                *("-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}", f"--junitxml={report}"),
                 "--continue-on-collection-errors",
-                *("--confcutdir", str(source / "tests" / "v1"), *tests),
+                *("--confcutdir", str(source / "tests" / "v1"), f"tests/v1/{file}"),
             ],
             cwd=source,
             env=os.environ
@@ -100,12 +171,6 @@ def outcomes(source: Path, files: Sequence[str], policy: str) -> dict[str, tuple
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        if not report.is_file():
-            return {}
-        return {
-            f"{case.get('classname')}::{case.get('name')}": ended(case)
-            for case in ET.parse(report).iter("testcase")
-        }
 
 
 def ended(case: ET.Element) -> tuple[str, str]:
@@ -128,6 +193,36 @@ def hub(folder: Path) -> str:
     return str(folder)
 
 
+def rows_of(rows: Iterable[dict[str, Any]]) -> str:
+    """The record as a table, and each test that does not pass with its reason."""
+    text = ""
+    for policy in sorted({row["policy"] for row in rows}):
+        of = [row for row in rows if row["policy"] == policy]
+        total = [sum(row[key] for row in of) for key in ("passed", "stock")]
+        text += f"| file | pass with stock | of them under {policy} | not with stock here |\n"
+        text += "| --- | --- | --- | --- |\n"
+        for row in of:
+            others = len(row["not with stock"])
+            text += f"| {row['file']} | {row['stock']} | {row['passed']} | {others} |\n"
+        text += f"| all | {total[1]} | {total[0]} | |\n"
+        for what, key in ((f"Not under {policy}", "failed"), ("Not with stock", "not with stock")):
+            text += listed(what, [pair for row in of for pair in row[key].items()])
+    return text
+
+
+def listed(what: str, failures: list[tuple[str, str]]) -> str:
+    """Tests by the reason that they do not pass for."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in failures:
+        reasons.setdefault(why.replace("|", "/"), []).append(name.split("::")[-1].split("[")[0])
+    text = f"\n{what}:\n\n" if reasons else ""
+    for why, names in sorted(reasons.items(), key=lambda one: -len(one[1])):
+        unique = sorted(set(names))
+        more = f" and {len(unique) - SHOWN} others" if len(unique) > SHOWN else ""
+        text += f"- {len(names)} {why}: `{'`, `'.join(unique[:SHOWN])}`{more}\n"
+    return text
+
+
 def pytest_configure() -> None:
     """As a plugin of pytest: rule every pool that a test makes."""
     import torch
@@ -140,17 +235,22 @@ def pytest_configure() -> None:
         return
     from vllm.v1.core.block_pool import BlockPool
 
+    from kvframe_vllm import install
     from kvframe_vllm.choice import resolved
-    from kvframe_vllm.install import put_in
 
     stock = BlockPool.__init__
 
     def init(pool: Any, *args: Any, **kwargs: Any) -> None:
         stock(pool, *args, **kwargs)
         if type(pool) is BlockPool and pool.enable_caching:
-            put_in(pool, resolved(policy))
+            install.put_in(pool, resolved(policy))
+
+    def raised(pool: Any, error: Exception) -> Any:
+        raise error
 
     BlockPool.__init__ = init
+    # A server would go on with vLLM's own queue; a test that did so would show nothing.
+    install.give_up = raised
 
 
 if __name__ == "__main__":

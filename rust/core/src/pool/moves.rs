@@ -48,6 +48,14 @@ impl Pool {
         Some(id)
     }
 
+    /// The same for a certain block, which is free and was taken before: O(free).
+    pub fn take_free(&mut self, block: BlockId) {
+        if let Some(at) = self.free.iter().rposition(|&free| free == block) {
+            self.free.remove(at);
+            self.blocks[block as usize] = Block { refs: 1, state: State::Pending, ..UNUSED };
+        }
+    }
+
     /// Free → Lent.
     pub fn lend(&mut self) -> Option<BlockId> {
         let id = self.pop_free()?;

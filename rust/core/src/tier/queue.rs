@@ -4,28 +4,28 @@
 //! were found, and which lost their last owner; blocks without an owner stand in a queue:
 //!
 //! ```text
-//!   front                                                          back
-//!   free: hold nothing, last freed first │ cached: the policy's order │ deferred
+//!   front                                            back
+//!   free: hold nothing, last freed first │ cached: the policy's order
 //! ```
-
-use std::collections::VecDeque;
 
 use super::{RequestInfo, TierPolicy};
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Consult, Eviction, RemovalCause, View};
+use crate::policy::{Consult, Eviction, View};
 use crate::pool::{BlockId, NIL, State};
 
 /// The blocks of an engine's pool under one policy.
 #[derive(Debug)]
 pub struct BlockQueue {
     pub(super) tier: TierPolicy,
-    /// Deferred blocks, the first of them next. The pool counts the queue as their owner.
-    pub(super) deferred: VecDeque<BlockId>,
     pub(super) evictions: u64,
     /// How often each findable block was used, as far as it is counted: a policy that is switched to
     /// is told.
     pub(super) uses: Vec<u8>,
+    /// Blocks that were kept without a key so far: each gets one that no other has.
+    pub(super) keyless: u64,
+    /// Scratch: the blocks of a call that the policy is told of.
+    named: Vec<BlockId>,
 }
 
 impl Consult for BlockQueue {
@@ -45,7 +45,7 @@ impl BlockQueue {
             tier.policy.take(&[block]);
         }
         let uses = vec![0; capacity as usize];
-        Ok(Self { tier, deferred: VecDeque::new(), evictions: 0, uses })
+        Ok(Self { tier, evictions: 0, uses, keyless: 0, named: Vec::new() })
     }
 
     /// The tier that ranks the cached ones.
@@ -55,7 +55,7 @@ impl BlockQueue {
 
     /// Blocks without an owner.
     pub fn available(&self) -> u32 {
-        self.tier.pool.available() + self.deferred.len() as u32
+        self.tier.pool.available()
     }
 
     /// Findable blocks that were taken for something else.
@@ -69,14 +69,14 @@ impl BlockQueue {
     /// [`Error::NoCapacity`] if there are fewer; [`Error::NeedVictims`], for a policy outside the core: find
     /// them and call again.
     pub fn take(&mut self, n: u32) -> Result<Vec<BlockId>> {
-        let (free, cached) = (self.tier.pool.free(), self.tier.pool.cached());
+        let free = self.tier.pool.free();
         if n > self.available() {
             let (available, total) = (self.available(), self.tier.pool.capacity());
             let (needed, available, total) = (n.into(), available.into(), total.into());
             return Err(Error::NoCapacity { needed, available, total, coming: 0 });
         }
         let mut blocks = Vec::with_capacity(n as usize);
-        let victims = match n.saturating_sub(free).min(cached) {
+        let victims = match n.saturating_sub(free) {
             0 => Vec::new(),
             short => self.tier.victims(short, &[])?.unwrap_or_default(),
         };
@@ -91,20 +91,8 @@ impl BlockQueue {
         }
         self.evictions += victims.len() as u64;
         blocks.extend(victims);
-        for _ in blocks.len()..n as usize {
-            blocks.extend(self.take_deferred());
-        }
         self.tier.policy.take(&blocks);
         Ok(blocks)
-    }
-
-    fn take_deferred(&mut self) -> Option<BlockId> {
-        let block = self.deferred.pop_front()?;
-        if self.tier.pool.is_findable(block) {
-            self.evictions += 1;
-            self.tier.unfind(block, RemovalCause::Evicted);
-        }
-        Some(block)
     }
 
     /// `blocks`, which have an owner, became findable, in the order of their prefix: each under a key, at
@@ -120,7 +108,6 @@ impl BlockQueue {
         known: RequestInfo<'_>,
     ) -> Result<()> {
         self.check(blocks, is_owned, "has no owner")?;
-        self.check_not_deferred(blocks)?;
         self.tier.tick();
         for ((&block, &key), &depth) in blocks.iter().zip(keys).zip(depths) {
             if self.tier.pool.is_findable(block) {
@@ -136,63 +123,88 @@ impl BlockQueue {
         Ok(())
     }
 
-    /// A request found `blocks`, in the order of their prefix; each has an owner from now on.
+    /// A request found `blocks`, in the order of their prefix; each has an owner from now on. One that is not
+    /// findable only leaves the free ones, if it is among them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a block that is not findable.
+    /// [`Error::Invalid`] for a block that the pool has not, or that is named twice.
     pub fn hit(&mut self, blocks: &[BlockId], known: RequestInfo<'_>) -> Result<()> {
-        let findable = |state| matches!(state, State::Cached | State::Committed);
-        self.check(blocks, findable, "not findable")?;
+        self.check(blocks, |_| true, "")?;
         self.tier.tick();
         self.tier.moved.clear();
+        self.named.clear();
         for &block in blocks {
+            match self.tier.pool.state(block) {
+                State::Free => {
+                    self.tier.pool.take_free(block);
+                    self.tier.policy.take(&[block]);
+                    continue;
+                }
+                State::Cached => {
+                    self.tier.pool.share(block);
+                    self.tier.moved.push(block);
+                }
+                State::Committed => {}
+                State::Pending | State::Lent | State::Null => continue,
+            }
             let uses = &mut self.uses[block as usize];
             *uses = uses.saturating_add(1);
-            if self.tier.pool.state(block) == State::Cached {
-                self.tier.pool.share(block);
-                self.tier.moved.push(block);
-            }
-        }
-        if !self.deferred.is_empty() {
-            self.deferred.retain(|block| !blocks.contains(block));
+            self.named.push(block);
         }
         let view = View { pool: &self.tier.pool, now: self.tier.now };
         self.tier.policy.acquire(&self.tier.moved, view);
-        self.tier.policy.hit(blocks, known.access(), view);
+        self.tier.policy.hit(&self.named, known.access(), view);
         Ok(())
     }
 
-    /// The last owner of each of `blocks` left, given in the order of a block table: the last of them is
-    /// taken first, those that are not findable before all others.
+    /// The last owner of each of these blocks left, given in the order of a block table.
+    ///
+    /// `blocks` keep what they hold; one that is not findable enters the policy now, without a key: nothing
+    /// finds it again but an engine that kept its id. `empty` hold nothing any more: the last of them is
+    /// taken first of all.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a block that has no owner.
-    pub fn free(&mut self, blocks: &[BlockId]) -> Result<()> {
-        self.check(blocks, is_owned, "has no owner")?;
-        self.check_not_deferred(blocks)?;
+    /// [`Error::Invalid`] for a block that has no owner, or that is named twice.
+    pub fn free(&mut self, blocks: &[BlockId], empty: &[BlockId]) -> Result<()> {
+        let mut all = std::mem::take(&mut self.named);
+        all.clear();
+        all.extend(empty.iter().chain(blocks));
+        let checked = self.check(&all, is_owned, "has no owner");
+        self.named = all;
+        checked?;
         self.tier.tick();
-        self.tier.moved.clear();
-        for &block in blocks {
-            match self.tier.pool.unshare(block) {
-                Some(State::Cached) => self.tier.moved.push(block),
-                _ => self.tier.pool.put_back(block),
+        for &block in empty {
+            if self.tier.pool.is_findable(block) {
+                self.tier.forget(block);
             }
+            self.tier.pool.unshare(block);
+            self.tier.pool.put_back(block);
+        }
+        self.keep(blocks);
+        for &block in blocks {
+            self.tier.pool.unshare(block);
         }
         let view = View { pool: &self.tier.pool, now: self.tier.now };
-        self.tier.policy.release(&self.tier.moved, view);
+        self.tier.policy.release(blocks, view);
         Ok(())
     }
 
-    /// The last owner of each of `blocks` left, but they are taken after all others, findable or not: what
-    /// they hold is still read.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a block that has no owner.
-    pub fn defer(&mut self, blocks: &[BlockId]) -> Result<()> {
-        self.check(blocks, is_owned, "has no owner")?;
-        self.check_not_deferred(blocks)?;
-        self.deferred.extend(blocks);
-        Ok(())
+    /// Has the policy know those of `blocks` that it does not.
+    fn keep(&mut self, blocks: &[BlockId]) {
+        self.named.clear();
+        for &block in blocks {
+            if !self.tier.pool.is_findable(block) {
+                self.keyless += 1;
+                // No hash is so low.
+                self.tier.pool.publish(block, Key(self.keyless.into()), NIL, 0);
+                self.uses[block as usize] = 1;
+                self.named.push(block);
+            }
+        }
+        if !self.named.is_empty() {
+            let view = View { pool: &self.tier.pool, now: self.tier.now };
+            self.tier.policy.insert(&self.named, RequestInfo::default().access(), view);
+        }
     }
 
     /// `blocks` are not findable any more, owned or not; those that were not stay as they are.
@@ -214,7 +226,7 @@ impl BlockQueue {
     /// ones.
     pub fn around(&self, cached: Vec<BlockId>) -> Vec<BlockId> {
         let free = self.tier.pool.free_list().iter().rev().copied();
-        free.chain(cached).chain(self.deferred.iter().copied()).collect()
+        free.chain(cached).collect()
     }
 
     fn check_ids(&self, blocks: &[BlockId]) -> Result<()> {
@@ -237,28 +249,15 @@ impl BlockQueue {
         }
     }
 
-    fn check_not_deferred(&self, blocks: &[BlockId]) -> Result<()> {
-        match self.deferred.iter().find(|block| blocks.contains(block)) {
-            None => Ok(()),
-            Some(&block) => Err(invalid(block, "has no owner")),
-        }
-    }
-
     /// The queue's and the policy's state against the pool's.
     ///
     /// # Errors
     /// [`Error::Integrity`] with what disagrees.
     pub fn check_integrity(&self) -> Result<()> {
-        if let Some(block) = self.deferred.iter().find(|&&b| self.tier.pool.refs(b) != 1) {
-            return Err(Error::Integrity(format!(
-                "queue: deferred block {block} has another owner"
-            )));
-        }
         self.tier.check_integrity()
     }
 }
 
-/// Owned once, by a request or by the queue.
 fn is_owned(state: State) -> bool {
     matches!(state, State::Pending | State::Committed)
 }

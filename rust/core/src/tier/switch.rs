@@ -11,8 +11,8 @@ use crate::pool::{BlockId, NIL, State};
 pub struct QueueContents {
     findable: Vec<Findable>,
     free: Vec<BlockId>,
-    deferred: Vec<BlockId>,
     evictions: u64,
+    keyless: u64,
     capacity: u32,
 }
 
@@ -41,8 +41,8 @@ impl BlockQueue {
         QueueContents {
             findable,
             free: pool.free_list().to_vec(),
-            deferred: self.deferred.iter().copied().collect(),
             evictions: self.evictions,
+            keyless: self.keyless,
             capacity: pool.capacity(),
         }
     }
@@ -87,8 +87,8 @@ impl BlockQueue {
             let view = View { pool: &self.tier.pool, now: self.tier.now };
             self.tier.policy.release(&[one.block], view);
         }
-        self.deferred.extend(&contents.deferred);
         self.evictions = contents.evictions;
+        self.keyless = contents.keyless;
         Ok(())
     }
 

@@ -16,4 +16,5 @@
 ``manager``    the scenarios under kvframe's whole manager
 ``manager_cost``  what a step costs under it
 ``manager_fuzz``  loose values of clients under it
+``switching``  time of a switch in a full pool
 """

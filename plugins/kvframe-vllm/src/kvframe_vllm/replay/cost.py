@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import gc
+import importlib.metadata
 import json
 import logging
+import os
+import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from kvframe_vllm.choice import resolved
@@ -30,27 +36,51 @@ CALLS = (
 
 
 def main() -> None:
-    """Print the medians of runs in turn, and the ratio to stock."""
+    """Print the medians of runs in turn, and the ratio to stock; write the record if asked."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.cost", description=__doc__)
     parser.add_argument("--policies", default="lru,lfu", help="names by comma")
-    parser.add_argument("--running", type=int, default=8, help="requests that run at once")
-    parser.add_argument("--blocks", type=int, default=500)
-    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--running", default="8,256", help="requests that run at once, by comma")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="file for the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
-    prompts = Families(requests=asked.requests).prompts()
-    load = Load(blocks=asked.blocks, running=asked.running, batch=max(2048, 4 * asked.running))
     names = ["stock", *asked.policies.split(",")]
+    cells = [
+        cell
+        for running in map(int, asked.running.split(","))
+        for cell in measured(names, running, asked.turns)
+    ]
+    if asked.json:
+        versions = ("vllm", "kvframe", "kvframe-vllm")
+        record = {
+            "date": datetime.date.today().isoformat(),
+            "command": " ".join(["python -m kvframe_vllm.replay.cost", *sys.argv[1:]]),
+            "python": platform.python_version(),
+            "versions": {name: importlib.metadata.version(name) for name in versions},
+            "load average": [round(each, 1) for each in os.getloadavg()],
+            "cells": cells,
+        }
+        asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(names: list[str], running: int, turns: int) -> list[dict[str, Any]]:
+    """The policies in turn, so that what else the machine does meets all of them."""
+    # Enough requests that as many run for most of the time, and the pool evicts.
+    prompts = Families(requests=max(300, 3 * running)).prompts()
+    load = Load(blocks=60 * running + 20, running=running, batch=max(2048, 64 * running))
     spent: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(asked.turns):
+    for _ in range(turns):
         for name in names:
             spent[name].append(turn(None if name == "stock" else name, load, prompts))
     medians = {name: statistics.median(times) for name, times in spent.items()}
+    cells = []
     for name, times in spent.items():
         ratio = medians[name] / medians["stock"]
-        print(f"{name:<12} {medians[name]:8.1f} us a step ({ratio:.3f} of stock)", flush=True)
-        print(f"             {json.dumps([round(each, 1) for each in times])}")
+        print(f"{running:>5} {name:<12} {medians[name]:8.1f} us a step ({ratio:.3f} of stock)")
+        us = [round(each, 1) for each in times]
+        print(f"                   {json.dumps(us)}", flush=True)
+        cells.append({"running": running, "policy": name, "us": us, "ratio": round(ratio, 3)})
+    return cells
 
 
 def turn(policy: str | None, load: Load, prompts: list[list[int]]) -> float:

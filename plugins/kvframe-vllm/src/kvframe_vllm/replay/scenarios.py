@@ -3,16 +3,22 @@
 In each scenario the requests are families and scans with adapters, salts, images, priorities and
 long outputs in a pool that is too small for them: some are preempted, some are aborted, and the
 prefix cache is reset while requests run. Hits, block tables, steps and KV events are compared, and
-the worker's tables and contents are checked after every step.
+the worker's tables and contents are checked after every so many steps. Each outcome is entered into
+``results/scenarios.json`` of the folder it is called in, which `kvframe_vllm.compatibility` shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
+import json
 import logging
 import random
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +33,7 @@ from kvframe_vllm.replay.check import check_step
 from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
 
+RECORD = Path("results") / "scenarios.json"
 BLOCK = 16
 WINDOW = SlidingWindowSpec(
     block_size=BLOCK, num_kv_heads=2, head_size=16, dtype=torch.float32, sliding_window=96
@@ -91,8 +98,9 @@ def mixed(count: int) -> list[Request]:
     return made
 
 
-def serve(load: Load, count: int, policy: str | None, *, check: bool = True) -> Outcome:
-    """Serve that many mixed requests under a policy, or as vLLM does if None.
+def serve(load: Load, count: int, policy: str | None, *, check: int = 1) -> Outcome:
+    """Serve that many mixed requests under a policy, or as vLLM does if None; check the state after
+    every ``check`` steps, or not if 0.
 
     Raises:
         AssertionError: A check failed, or a block was lost.
@@ -116,7 +124,7 @@ def serve(load: Load, count: int, policy: str | None, *, check: bool = True) -> 
             done.resets += made.reset_prefix_cache(reset_running_requests=True)
 
     def after(run: Run, output: Any) -> None:
-        if check:
+        if check and run.steps % check == 0:
             check_step(made, run, output, BLOCK)
 
     made.add_request(waiting.pop())
@@ -126,25 +134,58 @@ def serve(load: Load, count: int, policy: str | None, *, check: bool = True) -> 
     return done
 
 
+def compared(name: str, load: Load, count: int, check: int) -> dict[str, Any]:
+    """Serve a scenario twice; what there is to say of it."""
+    stock = serve(load, count, None, check=0)
+    ours = serve(load, count, "lru", check=check)
+    return {
+        "scenario": name,
+        "blocks": load.blocks,
+        "equal": ours.compared() == stock.compared(),
+        "requests": len(ours.run.hits),
+        "steps": ours.run.steps,
+        "resumed": ours.run.resumed,
+        "aborted": ours.aborted,
+        "resets": ours.resets,
+        "events": len(ours.events),
+        "checked every": check,
+        "vllm": importlib.metadata.version("vllm"),
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["python -m kvframe_vllm.replay.scenarios", *sys.argv[1:]]),
+    }
+
+
 def main() -> None:
-    """Serve every scenario twice, and print whether lru is stock."""
+    """Serve every scenario twice, and print and record whether lru is stock."""
     parser = argparse.ArgumentParser(
         prog="python -m kvframe_vllm.replay.scenarios", description=__doc__
     )
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="names by comma")
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--blocks", help="blocks of the pool, by comma, in place of a few")
+    parser.add_argument("--check", type=int, default=1, help="check the state every so many steps")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     for name in asked.scenarios.split(","):
-        stock = serve(SCENARIOS[name], asked.requests, None, check=False)
-        ours = serve(SCENARIOS[name], asked.requests, "lru")
-        told = "equal to stock" if ours.compared() == stock.compared() else "DIFFERS FROM STOCK"
-        print(
-            f"{name}: {told}, {len(ours.run.hits)} requests, {ours.run.steps} steps checked, "
-            f"{ours.run.resumed} resumed, {ours.aborted} aborted, {ours.resets} resets, "
-            f"{len(ours.events)} events",
-            flush=True,
-        )
+        few = SCENARIOS[name]
+        sizes = [int(size) for size in asked.blocks.split(",")] if asked.blocks else [few.blocks]
+        for size in sizes:
+            row = compared(name, replace(few, blocks=size), asked.requests, asked.check)
+            enter(row)
+            print(json.dumps(row), flush=True)
+
+
+def enter(row: dict[str, Any]) -> None:
+    """Put a row into the record, in place of what it had of that scenario and size."""
+    rows = json.loads(RECORD.read_text()) if RECORD.is_file() else []
+    kept = [
+        one for one in rows if (one["scenario"], one["blocks"]) != (row["scenario"], row["blocks"])
+    ]
+    names = list(SCENARIOS)
+    kept.append(row)
+    kept.sort(key=lambda one: (names.index(one["scenario"]), one["blocks"]))
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

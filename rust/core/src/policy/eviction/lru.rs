@@ -71,6 +71,9 @@ impl Lru {
     /// The list, each block after all that follow it: one that had to be passed goes as soon as they
     /// are gone.
     fn leaves_first(&self, pool: &Pool) -> Vec<BlockId> {
+        if self.iter().all(|block| pool.children(block) == 0) {
+            return self.iter().collect();
+        }
         let mut order = Vec::with_capacity(self.len as usize);
         let mut passed = HashSet::new();
         let mut gone: HashMap<BlockId, u32> = HashMap::new();

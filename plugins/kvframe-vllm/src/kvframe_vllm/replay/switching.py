@@ -1,0 +1,92 @@
+"""``python -m kvframe_vllm.replay.switching``: how long a switch takes in a pool full of blocks."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import importlib.metadata
+import json
+import logging
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from vllm.v1.core.block_pool import BlockPool
+
+from kvframe_vllm.choice import resolved
+from kvframe_vllm.install import put_in
+from kvframe_vllm.switch import switch
+
+PREFIX = 50
+"""Blocks of a request."""
+
+
+def main() -> None:
+    """Switch from lru to each policy and back, in turn; print and record the medians."""
+    parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.switching")
+    parser.add_argument("--policies", default="lfu,arc,s3-fifo,w-tinylfu", help="names by comma")
+    parser.add_argument("--blocks", type=int, default=100_000)
+    parser.add_argument("--uses", type=int, default=3, help="how often each block was used")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="file for the record")
+    asked = parser.parse_args()
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+    pool = full(asked.blocks, asked.uses)
+    gc.collect()
+    gc.freeze()
+    spent: dict[str, list[float]] = {}
+    for _ in range(asked.turns):
+        for name in asked.policies.split(","):
+            spent.setdefault(name, []).append(timed(pool, name))
+            spent.setdefault(f"lru after {name}", []).append(timed(pool, "lru"))
+    cells = [
+        {"to": name, "ms": times, "median_ms": statistics.median(times)}
+        for name, times in spent.items()
+    ]
+    for cell in cells:
+        print(f"{cell['to']:<22} {cell['median_ms']:6.1f} ms")
+    if asked.json:
+        versions = ("vllm", "kvframe", "kvframe-vllm")
+        record = {
+            "date": datetime.date.today().isoformat(),
+            "command": " ".join(["python -m kvframe_vllm.replay.switching", *sys.argv[1:]]),
+            "versions": {name: importlib.metadata.version(name) for name in versions},
+            "blocks": asked.blocks,
+            "uses": asked.uses,
+            "cells": cells,
+        }
+        asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def full(blocks: int, uses: int) -> Any:
+    """A pool under lru of which every block is cached and was used so often."""
+    pool = BlockPool(blocks + 1, True, 16)
+    put_in(pool, resolved("lru"))
+    for first in range(0, blocks, PREFIX):
+        got = pool.get_new_blocks(min(PREFIX, blocks - first))
+        for place, block in enumerate(got):
+            pool._insert_block_hash(
+                (first + place).to_bytes(36, "little"), block, num_tokens=16 * (place + 1)
+            )
+        pool.free_block_queue.entered(got, range(len(got)))
+        pool.free_blocks(got[::-1])
+    for _ in range(1, uses):
+        for first in range(1, blocks + 1, PREFIX):
+            found = pool.blocks[first : first + PREFIX]
+            pool.touch(found)
+            pool.free_blocks(found[::-1])
+    return pool
+
+
+def timed(pool: Any, policy: str) -> float:
+    """Milliseconds of processor time that a switch takes."""
+    start = time.thread_time()
+    assert switch(pool, policy)
+    return round((time.thread_time() - start) * 1e3, 1)
+
+
+if __name__ == "__main__":
+    main()
