@@ -217,7 +217,9 @@ def serve(
 
 def cached(of: Any, name: str, vocab: int) -> dict[str, Any]:
     """Seconds to the first token of 8,192, cold and with 7,680 cached; the best of three."""
-    draw, cold, warm = random.Random(1), [], []
+    draw = random.Random(1)
+    cold: list[float] = []
+    warm: list[float] = []
 
     def tokens(length: int) -> Tokens:
         return [draw.randrange(1, vocab) for _ in range(length)]
