@@ -31,9 +31,6 @@ MEDIUMS = {
 _SOMEWHERE = 4
 """A tier of another name: in the core, as far as any, and apart from those above."""
 
-_new = tuple.__new__
-"""Reach._make without its check: the core always gives four."""
-
 _WHOLE = frozenset({"fullattention", "mlaattention", "sinkfullattention"})
 """Kinds of layer groups, by vLLM's names, whose blocks serve a prefix up to them."""
 
@@ -102,7 +99,7 @@ class RouterIndex:
                     raise UsageError(f"{name} = {shown(value)}: must be at least 1")
         self.block_size = block_size
         self._groups: dict[int, dict[int, bool]] = {}
-        self._core = _RouterIndex(block_size or 0, capacity)
+        self._core = _RouterIndex(block_size or 0, capacity, Reach)
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -286,8 +283,7 @@ class RouterIndex:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
         keys = _extra_keys(mm_items, self.block_size, _count(prompt) // self.block_size)
         names = _name("cache_salt", cache_salt), _name("lora_name", lora_name)
-        found = self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
-        return _reaches(found, ranks)
+        return self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
 
     @overload
     def match_hashes(
@@ -309,7 +305,7 @@ class RouterIndex:
         """
         if self.block_size is not None:
             raise UsageError("the index goes by tokens: make it without a block_size")
-        return _reaches(self._core.match_hashes(block_hashes, ranks), ranks)
+        return self._core.match_hashes(block_hashes, ranks)
 
     def counts(self) -> RouterCounts:
         """What happened to events so far."""
@@ -378,14 +374,6 @@ def _mark(keys: Any) -> int:
 
 def _bytes(key: Any) -> Any:
     return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
-
-
-def _reaches(
-    found: list[tuple[int, int, tuple[int, int, int, int]]], ranks: bool
-) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
-    if ranks:
-        return {(worker, rank): _new(Reach, blocks) for worker, rank, blocks in found}
-    return {worker: _new(Reach, blocks) for worker, _, blocks in found}
 
 
 def _plain(kind: str) -> str:

@@ -6,6 +6,7 @@ use kvframe_core::router::{PrefixReach, Rank, Router, Text};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::args::{BlockSize, IndexCapacity, RankNumber, Worker};
 use crate::buffers::{PromptIds, changed};
@@ -42,26 +43,17 @@ fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
-/// (worker, rank, leading blocks held in each tier or a nearer one)
-type ReachTuple = (u64, u32, (u32, u32, u32, u32));
-
-/// How far workers reach: each rank, or each worker by its ranks that reach farthest.
-fn reach_tuples(mut found: Vec<PrefixReach>, ranks: bool) -> Vec<ReachTuple> {
-    if !ranks {
-        found.dedup_by(|next, kept| {
-            let same = next.worker == kept.worker;
-            if same {
-                let farther = kept.blocks.iter_mut().zip(next.blocks);
-                farther.for_each(|(kept, next)| *kept = (*kept).max(next));
-            }
-            same
-        });
-    }
-    let tuple = |reach: PrefixReach| {
-        let [gpu, host, disk, anywhere] = reach.blocks;
-        (reach.worker, reach.rank, (gpu, host, disk, anywhere))
-    };
-    found.into_iter().map(tuple).collect()
+/// Where ranks are not told apart, each worker by its ranks that reach farthest.
+fn of_workers(mut found: Vec<PrefixReach>) -> Vec<PrefixReach> {
+    found.dedup_by(|next, kept| {
+        let same = next.worker == kept.worker;
+        if same {
+            let farther = kept.blocks.iter_mut().zip(next.blocks);
+            farther.for_each(|(kept, next)| *kept = (*kept).max(next));
+        }
+        same
+    });
+    found
 }
 
 fn of(worker: Worker, rank: RankNumber) -> Rank {
@@ -73,6 +65,10 @@ fn of(worker: Worker, rank: RankNumber) -> Rank {
 pub struct RouterIndex {
     /// Matches go on beside each other, and wait for an event.
     router: RwLock<Router>,
+    /// The class of an answer: a named tuple of the blocks by tier.
+    reach: Py<PyAny>,
+    /// `tuple.__new__`, which makes one without the check of `_make`.
+    make: Py<PyAny>,
     forks: u32,
 }
 
@@ -97,6 +93,27 @@ impl RouterIndex {
         Ok(self.inside())
     }
 
+    /// By worker, or by (worker, rank): how far each reaches.
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        found: Vec<PrefixReach>,
+        ranks: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let answer = PyDict::new(py);
+        for reach in if ranks { found } else { of_workers(found) } {
+            let [gpu, host, disk, anywhere] = reach.blocks;
+            let blocks = (gpu, host, disk, anywhere);
+            let told = self.make.bind(py).call1((self.reach.bind(py), blocks))?;
+            if ranks {
+                answer.set_item((reach.worker, reach.rank), told)?;
+            } else {
+                answer.set_item(reach.worker, told)?;
+            }
+        }
+        Ok(answer)
+    }
+
     fn inside(&self) -> RwLockWriteGuard<'_, Router> {
         self.router.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,9 +122,15 @@ impl RouterIndex {
 #[pymethods]
 impl RouterIndex {
     #[new]
-    fn new(block_size: BlockSize, capacity: IndexCapacity) -> Self {
+    fn new(
+        py: Python<'_>,
+        block_size: BlockSize,
+        capacity: IndexCapacity,
+        reach: Py<PyAny>,
+    ) -> PyResult<Self> {
         let router = RwLock::new(Router::new(block_size.0, capacity.0));
-        Self { router, forks: fork::generation() }
+        let make = py.get_type::<PyTuple>().getattr("__new__")?.unbind();
+        Ok(Self { router, reach, make, forks: fork::generation() })
     }
 
     fn add_worker(&self, py: Python<'_>, worker: Worker) -> PyResult<bool> {
@@ -175,12 +198,12 @@ impl RouterIndex {
         Ok(self.write(py)?.removed(of(worker, rank), &keys, tier))
     }
 
-    fn match_hashes(
+    fn match_hashes<'py>(
         &self,
-        py: Python<'_>,
-        blocks: &Bound<'_, PyAny>,
+        py: Python<'py>,
+        blocks: &Bound<'py, PyAny>,
         ranks: bool,
-    ) -> PyResult<Vec<ReachTuple>> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let router = self.read(py)?;
         // A prompt's hashes are mostly an array: it is read where it lies.
         let array = blocks.extract::<PyReadonlyArray1<'_, u64>>().ok();
@@ -189,24 +212,24 @@ impl RouterIndex {
             _ => router.match_keys(&hashes(blocks)?),
         };
         drop(router);
-        Ok(reach_tuples(found, ranks))
+        self.answer(py, found, ranks)
     }
 
-    fn match_tokens(
+    fn match_tokens<'py>(
         &self,
-        py: Python<'_>,
-        ids: &Bound<'_, PyAny>,
+        py: Python<'py>,
+        ids: &Bound<'py, PyAny>,
         marks: Vec<u64>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         ranks: bool,
-    ) -> PyResult<Vec<ReachTuple>> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let (unread, space) = (PromptIds::of(ids, "prompt")?, root(salt, adapter));
         let router = self.read(py)?;
         let found =
             unread.read(|tokens| router.match_tokens(Text { tokens, marks: &marks, space }));
         drop(router);
-        Ok(reach_tuples(found.ok_or_else(|| changed(py))?, ranks))
+        self.answer(py, found.ok_or_else(|| changed(py))?, ranks)
     }
 
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {

@@ -45,8 +45,9 @@ impl From<u64> for Rank {
 struct Worker {
     name: Rank,
     live: bool,
-    /// Empty where its own keys are used.
-    aliases: Aliases,
+    /// Empty where its own keys are used. Elsewhere, so that an answer of many workers reads their names
+    /// side by side.
+    aliases: Box<Aliases>,
 }
 
 /// What happened to events so far.
@@ -141,7 +142,7 @@ impl Router {
     }
 
     fn add(&mut self, name: Rank) -> u32 {
-        let fresh = Worker { name, live: true, aliases: Aliases::default() };
+        let fresh = Worker { name, live: true, aliases: Box::default() };
         let slot = if let Some(slot) = self.workers.iter().position(|w| !w.live) {
             self.workers[slot] = fresh;
             slot
@@ -187,7 +188,7 @@ impl Router {
 
     fn forget(&mut self, slot: u32) -> usize {
         let held = self.nodes.forget_worker(slot);
-        self.workers[slot as usize].aliases = Aliases::default();
+        *self.workers[slot as usize].aliases = Aliases::default();
         self.nodes.tidy();
         held
     }
