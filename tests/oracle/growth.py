@@ -30,7 +30,7 @@ class Growth(Admissions):
 
     def fill(self, seq: int, tokens: list[int]) -> None:
         s = self.live(seq)
-        need(len(tokens) <= len(s.tokens) - s.filled)
+        need(len(tokens) <= len(s.tokens) - s.filled and not (tokens and s.keyed))
         s.tokens[s.filled : s.filled + len(tokens)] = tokens
 
     def extend(self, seq: int, until: int) -> None:
@@ -43,10 +43,9 @@ class Growth(Admissions):
         s = self.live(seq)
         if until <= len(s.tokens):
             return self.extend(seq, until)
-        need(not s.keyed)
         need(not s.ask.max_seq_len or until <= s.ask.max_seq_len)
         self.grow(seq, until)
-        s.ask = replace(s.ask, keys_only=False)
+        s.ask = replace(s.ask, keys_only=s.keyed)
         s.tokens += [None] * (until - len(s.tokens))
         return None
 

@@ -1,4 +1,4 @@
-"""The same requests in the same order: under another load, at other times, in larger blocks.
+"""Varies a trace and keeps its requests in order: another load, other times, or larger blocks.
 
 ``load`` divides all times: 2 is twice as many requests a second. A seed draws the gaps between
 arrivals anew, each from an exponential distribution around the mean of the 64 gaps nearest to it,

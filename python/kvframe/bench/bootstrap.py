@@ -94,7 +94,7 @@ class Intervals:
 
 
 def standard_errors(drawn: Floats) -> Floats:
-    """Standard deviations over draws; 0 of two that differ alike in every session."""
+    """Standard deviations over draws; 0 if two rates differ by the same amount in every session."""
     error: Floats = drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(drawn.shape[1:])
     error[error < _NOISE] = 0
     return error

@@ -9,7 +9,7 @@ from kvframe import _core
 def build_name() -> str:
     """``"0.1.0+1f0c..."``: the version, and the start of the core library's SHA-256.
 
-    Two builds of one version may differ, and a kept cell of the other is then not reused.
+    Two builds of one version may differ. A kept cell of another build is not reused.
     """
     file = getattr(_core, "__file__", None)
     if file is None:

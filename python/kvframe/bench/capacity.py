@@ -69,7 +69,7 @@ def parse_all(texts: Iterable[str], shape: str | None) -> list[Capacity]:
 
 
 def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity]:
-    """The same with a model that is known already.
+    """Parse each item as `parse_all` does, for a model that is known already.
 
     Raises:
         ConfigError: As `parse_all`.

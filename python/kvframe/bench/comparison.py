@@ -54,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"{mid} [{low}, {high}] points"
 
     def turned(self) -> Comparison:
-        """The same from the other's side."""
+        """The same comparison with policy and baseline exchanged."""
         return Comparison(
             policy=self.baseline,
             baseline=self.policy,
@@ -130,7 +130,7 @@ def compare(field: Field) -> Comparisons:
 
 
 def over_seeds(rates: Floats, drawn: Floats) -> tuple[Floats, Floats]:
-    """The mean over seeds; of the draws, over as many seeds drawn with replacement."""
+    """Means over seeds. For the draws, the seeds are themselves drawn with replacement."""
     count = rates.shape[-1]
     if count == 1:
         return rates[..., 0], drawn[..., 0]

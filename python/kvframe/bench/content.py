@@ -55,14 +55,14 @@ def content(events: dict[str, Any], points: int = POINTS) -> Content:
 
     Args:
         events: As `kvframe._core.replay` returns them with ``log``.
-        points: At most so many; fewer where there are fewer requests.
+        points: The most entries; there are fewer if the trace has fewer requests.
     """
     kind, block = events["kind"], events["block"]
     begun = np.isin(kind, _BEGINS)
     clock = np.cumsum(begun)
     count = int(clock[-1]) if len(clock) else 0
     told = np.isin(kind, (EventKind.STORE, EventKind.HIT, *_ENDS))
-    # By block, each in the order of the log: what stands between two stores is one stay.
+    # Sorted by block, then in log order: the entries from one store to the next are one stay.
     order = np.argsort(block[told], kind="stable")
     kind, clock = kind[told][order], clock[told][order]
     stay = np.cumsum(kind == EventKind.STORE) - 1

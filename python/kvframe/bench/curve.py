@@ -166,7 +166,7 @@ def replayed_curves(
 
 
 def _left_out(spots: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> float:
-    """The largest error of a value that is interpolated from its neighbours."""
+    """The largest error if each value is interpolated from its two neighbours."""
     inner = range(1, len(spots) - 1)
     return max(
         abs(

@@ -117,7 +117,7 @@ def _on_ray(request: Request, plans: Sequence[Plan]) -> Executor:
 
             for at, cell, outcomes, held in pool.map_unordered(submit, list(todo)):
                 decoded = msgspec.json.decode(cell, type=Cell)
-                # The paths that workers read are no names: the result has those asked for.
+                # Workers read traces by path. The result gets the names that were asked for.
                 named = msgspec.structs.replace(decoded, trace=plans[at].source.name)
                 content = Content.unpack(held) if held is not None else None
                 finish(plans[at], Measured(named, RequestOutcomes.unpack(outcomes), content))

@@ -96,7 +96,7 @@ class Field:
         return {plan: int(self.hits(plan).sum(dtype=np.int64)) for plan in plans}
 
     def tokens(self, label: str, sizes: Iterable[int]) -> int:
-        """Tokens hit, summed over sizes and seeds: at each of them there are as many to hit."""
+        """Tokens hit, summed over sizes and seeds, each of which has as many tokens to hit."""
         plans = self.opt if label == OPTIMUM else self.online[label]
         wanted = set(sizes)
         return sum(self._totals[plan] for (size, _), plan in plans.items() if size in wanted)
@@ -137,5 +137,5 @@ class Field:
 
     @property
     def widest(self) -> int:
-        """Where opt gains most over lru."""
+        """The size at which opt gains the most tokens over lru."""
         return max(self.sizes, key=self.gap)

@@ -1,4 +1,4 @@
-"""What bare ``kvframe bench`` prints on a screen: question, field, answer and its doubt.
+"""The text that bare ``kvframe bench`` prints: question, compared policies, answer, and its doubt.
 
 At most `LINES` lines of `COLUMNS` columns, whatever the terminal.
 """

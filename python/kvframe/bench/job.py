@@ -129,7 +129,7 @@ class Job:
             for factor in dict.fromkeys(request.block_factors)
         ]
         arrivals = [(load, seed) for load in request.loads for seed in request.arrival_seeds]
-        # Elsewhere times only order the requests.
+        # In other modes, times only order the requests.
         timed = "timed" in modes
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt and timed]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]

@@ -111,7 +111,7 @@ def _package(loaded: Loaded[D]) -> set[Path]:
 
 
 def _placed(loaded: Loaded[D]) -> set[Path]:
-    """The file that a policy was named by, and the modules beside it that are imported."""
+    """The file by which a policy was named, and the imported modules that lie beside it."""
     place = loaded.plugin.partition(":")[0]
     if not place.endswith(".py"):
         return set()

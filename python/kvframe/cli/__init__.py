@@ -1,7 +1,7 @@
 """The command ``kvframe``: data on stdout, everything else on stderr, readable without colour.
 
-Exit codes: 0 success, 1 below a threshold or a broken promise, 2 bad usage or data, 130
-interrupted, 141 the reader of stdout left.
+Exit codes: 0 success; 1 a result below a threshold, or a broken promise; 2 wrong usage or data; 130
+interrupted; 141 the reader of stdout has closed it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def events() -> None:
 
 
 def _reading(command: F) -> F:
-    """The arguments of every command that reads publishers."""
+    """Add the arguments of every command that reads publishers."""
     for option in (
         click.option("--server", type=click.Path(path_type=Path), help="CURVE: their public key."),
         click.option("--keys", type=click.Path(path_type=Path), help="CURVE: this side's keys."),
@@ -162,7 +162,7 @@ def _subscriber(
 
 
 def _batches(count: int | None, **reading: Any) -> Iterator[tuple[int, int, bytes]]:
-    """Worker, number and payload of each batch, in order; as many as wanted."""
+    """Worker, number and payload of each batch, in order; at most ``count`` of them."""
     waiting: list[tuple[int, int, bytes]] = []
     left = count
     with _subscriber(RouterIndex(), **reading) as subscriber:

@@ -22,7 +22,7 @@ def reading(command: Decorated) -> Decorated:
 
 
 def read_aloud(trace: str, how: dict[str, Any]) -> Source:
-    """The trace, read as these options say; what its figures depend on goes to stderr."""
+    """Read the trace with these options, and write what its figures depend on to stderr."""
     form = how.pop("trace_format")
     source = read(trace, ReadOptions(form=form, **how))
     for remark in source.remarks:

@@ -98,7 +98,7 @@ def shadow(
 
 
 def _recorded(name: str) -> EventLog | None:
-    """The manager's log in that file; None if it is something else."""
+    """The saved log of a manager in that file; None if the file holds something else."""
     if not Path(name).is_file():
         return None
     with open(name, "rb") as file:

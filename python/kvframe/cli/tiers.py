@@ -143,7 +143,7 @@ def _opened(tier: ResolvedTier) -> Iterator[PageStore]:
 
 
 def _asked(name: str, call: Callable[..., T], *args: object) -> T:
-    """The store's answer. Its exceptions become errors of its tier."""
+    """Call the store and return its answer. Its exceptions become errors of its tier."""
     try:
         return call(*args)
     except KVFrameError:

@@ -48,7 +48,7 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
 
 
 class _Room:
-    """Blocks as a text, with their bytes where those are known."""
+    """Formats a number of blocks, with their size in bytes if that is known."""
 
     def __init__(self, block_size: int, token_bytes: int | None) -> None:
         self._bytes = None if token_bytes is None else block_size * token_bytes
@@ -63,7 +63,7 @@ class _Room:
 
 
 def _filled(table: Table) -> Table:
-    """The table without columns that say nothing."""
+    """The table without its empty columns."""
     kept = [at for at in range(len(table.header)) if any(row[at] for row in table.rows)]
     filled = Table(table.title, [table.header[at] for at in kept])
     filled.rows += [[row[at] for at in kept] for row in table.rows]

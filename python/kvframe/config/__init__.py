@@ -1,7 +1,7 @@
 """Configuration: defaults, then kvframe.toml, then the environment, then keywords.
 
-Every value is checked before anything is built, and each knows where it came from. An error is one
-line: where, the key's path, the value, what it must be, and the nearest right spelling.
+Every value is checked before anything is built, and the origin of each is known. An error is one
+line: the place, the key's path, the value, what it must be, and the nearest known spelling.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def _members(hint: Any) -> list[inspect.Type]:
 
 
 def rule(hint: Any, value: object = _ABSENT) -> str:
-    """``must be ...``: what ``hint`` asks of a value, fitted to the ``value`` that broke it."""
+    """``must be ...``: the rule that ``hint`` gives, worded for the ``value`` that broke it."""
     kinds = [kind for kind in members(hint) if not isinstance(kind, inspect.NoneType)]
     if value is _ABSENT:
         return "must be " + _either([_noun(kind) for kind in kinds])

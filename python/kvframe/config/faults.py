@@ -12,7 +12,7 @@ Fault = ConfigError | PluginError
 
 
 class Faults:
-    """What is wrong with a configuration, in the order of its keys.
+    """What is wrong with a configuration. The errors are kept in the order of its keys.
 
     As a context around each value, it keeps the value's error, so that the next value is checked
     too.
@@ -38,7 +38,7 @@ class Faults:
         return True
 
     def add(self, error: Fault) -> None:
-        """Keep an error, and those that go with it."""
+        """Keep an error, and the errors in its ``others``."""
         if self._first is None:
             self._first, told = error, list(error.others)
         else:

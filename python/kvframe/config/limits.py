@@ -1,4 +1,4 @@
-"""How large a configuration may be: checked before it is read, so that no file takes long."""
+"""Limits on the size of a configuration, checked before it is parsed, so no file takes long."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def key_lines(text: str, root: str = "") -> dict[str, int]:
 
 
 def _numbered(table: str, counts: dict[str, int]) -> str:
-    """The path of a table, where an array's name stands for its last item."""
+    """The path of a table, with the number of the last item after the name of each array."""
     plain = path = ""
     for part in table.split("."):
         plain, path = join(plain, part), join(path, part)

@@ -38,7 +38,7 @@ def moved_keys(path: str, value: object) -> Iterator[tuple[str, object, str]]:
 
 
 def moved_text(path: str) -> str | None:
-    """What to write where a text stands at ``path`` and a table belongs; None if none does."""
+    """What to write if a text is at ``path`` and a table belongs there; None if unknown."""
     name = _without_numbers(path)
     return f"must be a table: write {path}.policy" if name in _TABLES else None
 

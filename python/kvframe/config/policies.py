@@ -1,4 +1,4 @@
-"""The policies and stores that a configuration names: found, and their options checked."""
+"""Finds the policies and stores that a configuration names, and checks their options."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _covers(entry: str, folder: Path, home: str, is_file: bool) -> bool:
 
 
 def _unread(kind: Kind, place: str) -> Descriptor:
-    """What stands for a policy that is not imported."""
+    """The descriptor that stands in for a policy that is not imported."""
     home, _, name = place.partition(":")
 
     def make(_: object) -> object:
@@ -243,8 +243,8 @@ def chosen(
 ) -> Chosen[D]:
     """The options in ``table`` by the schema of what was found.
 
-    ``window`` is no option of a policy in Python that has none of that name: it says how many
-    candidates it is offered.
+    If a policy in Python has no option ``window`` of its own, the key says how many candidates it
+    is offered.
 
     Raises:
         ConfigError: One is unknown or wrong: the first, with the others.
@@ -273,6 +273,6 @@ def chosen(
 
 
 def _is_old(key: str, table: Mapping[str, Any], own: Any, registry: Registry | None) -> bool:
-    """Whether it is a table of one policy's options, as there was one for each policy."""
+    """Whether ``key`` is the options table of one policy in the old form, with a table for each."""
     is_table = isinstance(table[key], Mapping) and key not in own
     return is_table and (registry is None or registry.has(key) or not own)

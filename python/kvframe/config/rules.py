@@ -1,6 +1,4 @@
-"""Rules that tie keys together. The core checks most; this module has those that it cannot
-check.
-"""
+"""Rules that tie keys together: those that the core cannot check. It checks most others itself."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def _value(tables: Any, path: str) -> object:
 
 
 def check_names(config: Config, origins: Origins) -> Iterator[ConfigError]:
-    """Groups have names of their own."""
+    """Yield an error for each name that two groups share."""
     names = [group.name for group in config.groups]
     for index, group in enumerate(config.groups):
         if group.name in names[:index]:

@@ -1,4 +1,4 @@
-"""What the core calls to ask a policy in Python, or takes from a compiled one: a module a kind.
+"""The drivers through which the core asks policies of plugins: one module for each kind of policy.
 
 | module | asks |
 | --- | --- |
@@ -6,5 +6,5 @@
 | `admission` | which blocks become findable, and who waits; `kvframe.policies.BatchedAdmission` |
 | `prefix` | how prompts become keys, and what is used; `kvframe.policies.BatchedPrefix` |
 
-All three are an `asker.Asker`, made of the policy and of one table, `asker.Terms`.
+All three derive from `asker.Asker`, and are made from the policy and one table, `asker.Terms`.
 """

@@ -39,7 +39,7 @@ class AdmissionDriver(Asker[BatchedAdmission]):
         self.holds = kind.start is not BatchedAdmission.start
 
     def waits(self, about: Waiting) -> list[str | None]:
-        """Why each request waits; None for one that starts."""
+        """For each request, why it has to wait; None if it may start."""
         count = len(about.tokens)
         for array in (about.tokens, about.sessions, about.turns):
             array.setflags(write=False)

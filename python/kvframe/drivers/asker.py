@@ -1,6 +1,4 @@
-"""Calls to a policy from a plugin, of any kind: it is made anew and timed, its failures
-reported.
-"""
+"""The base of all drivers: makes a plugin's policy, times its calls, and reports its failures."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, section: Any, options: msgspec.Struct | None, block_size: int) -> Terms:
-        """Those of a section: ``[eviction]``, ``[admission]`` or ``[prefix]``."""
+        """The terms that a section gives: ``[eviction]``, ``[admission]`` or ``[prefix]``."""
         strict, window = section.on_error == "raise", getattr(section, "window", None)
         return cls(block_size, options, strict, section.budget_ms, window)
 
@@ -87,7 +85,7 @@ class Asker(Generic[P]):
         self._lost: BaseException | None = None
 
     def refuse(self, wrong: str | None) -> None:
-        """Refuse a policy that declares something wrong; None if nothing is.
+        """Refuse a policy whose declaration is wrong; ``wrong`` says how, or is None.
 
         Raises:
             PolicyError: Something is.
@@ -119,7 +117,7 @@ class Asker(Generic[P]):
 
         Args:
             what: What the events are about, for messages.
-            state: What it lacks once it has failed.
+            state: What the policy has missed once it has failed.
             tell: Delivers the events.
         """
         if self._lost is not None:
@@ -133,7 +131,7 @@ class Asker(Generic[P]):
             raise
 
     def failed(self, error: BaseException, strict: bool, instead: str | None = None) -> PolicyError:
-        """The policy failed: the error to raise if it is strict, else warn once."""
+        """The error of a policy that failed. Warns once if the policy is not strict."""
         return failure(self.origin, error, strict, instead or self.instead)
 
 

@@ -16,7 +16,7 @@ OVERDUE_S = 1.0
 
 
 class Budget:
-    """The time that a policy's decision may take: the first that takes longer is its last.
+    """The time that a policy's decision may take. No decision follows one that takes longer.
 
     Used as a context around each decision. One that has not returned after ten budgets, and a
     second, is named in a warning by a thread beside it: nothing can end it.
@@ -24,7 +24,7 @@ class Budget:
     Args:
         milliseconds: The time.
         origin: The policy with its package and version, for the warning.
-        passes_over: Whether the policy is passed over without a word once the time is spent.
+        passes_over: Whether a policy whose time is spent is passed over without an error.
 
     Attributes:
         decisions: Decisions that have returned.
@@ -54,7 +54,7 @@ class Budget:
             raise self.error(f"a decision took {took * 1000:.0f} ms")
 
     def start(self) -> bool:
-        """A decision starts; False if there is none, as the policy is passed over.
+        """Start timing a decision; False if the policy is passed over, so that there is none.
 
         Raises:
             PolicyError: One before took too long.
@@ -67,7 +67,7 @@ class Budget:
         return True
 
     def stop(self) -> None:
-        """It has returned.
+        """Stop timing the decision, which has returned.
 
         Raises:
             PolicyError: It took too long.

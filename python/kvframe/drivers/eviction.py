@@ -33,7 +33,7 @@ class EvictionDriver(Asker[BatchedEviction]):
 
     Attributes:
         policy: The core calls its ``score`` or ``victims`` itself, one call a decision.
-        candidates: What it is offered is made with this.
+        candidates: Makes the candidates that the policy is offered.
     """
 
     base = BatchedEviction
@@ -62,7 +62,7 @@ class EvictionDriver(Asker[BatchedEviction]):
         self._waiting: deque[tuple[int, npt.NDArray[Any], npt.NDArray[Any], int]] = deque()
 
     def deliver(self, events: Events) -> None:
-        """Hand the policy its events. What an interrupt kept from it comes first the next time."""
+        """Hand the policy its events, first those that an interrupt held back last time."""
         if events is not None and self._lost is None:
             kinds, blocks, ticks, keys = events
             # Runs of one kind at one tick go out in one call.

@@ -90,7 +90,7 @@ class PrefixDriver(Asker[BatchedPrefix]):
         return texts
 
     def salt_in(self, stored: str) -> str:
-        """A request's salt, of what `prepare` made of it."""
+        """The salt of a request before `prepare` put its namespace in."""
         length, mark, rest = stored.partition(":")
         if not mark or not overrides(self.policy, "namespace"):
             return stored
@@ -108,7 +108,8 @@ class PrefixDriver(Asker[BatchedPrefix]):
                 )
         names = self.asked(lambda: self._named(prompts))
         if names is None:
-            # Apart from all that has one: a salt could be made to look like it.
+            # A prompt without a name is encoded apart from those with one: no salt can be made to
+            # look alike.
             names = [""] * len(prompts)
         return [
             f"{len(name)}:{name}{salt}".encode(errors="surrogateescape")

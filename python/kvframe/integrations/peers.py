@@ -15,7 +15,7 @@ PREFIX = "kvframe:"
 
 
 def seam(module: str, package: str, supported: str) -> ModuleType:
-    """The module of another package that holds its plug point.
+    """The module of another package that has its plug point, imported.
 
     Args:
         module: Its full name.
@@ -32,7 +32,7 @@ def seam(module: str, package: str, supported: str) -> ModuleType:
 
 
 def missing(error: ImportError, module: str, package: str, supported: str) -> ImportError:
-    """What to raise where ``error`` kept a module of ``package`` from being imported."""
+    """The error to raise if a module of ``package`` cannot be imported because of ``error``."""
     try:
         found = f"{package} {metadata.version(package)} is installed"
     except metadata.PackageNotFoundError:
@@ -53,7 +53,7 @@ _RANGES = {
 
 
 def use_of(told: object) -> Access:
-    """What a client says of its request: the fields of an `Access`, as JSON.
+    """Read the fields of an `Access` that a client gives as JSON with its request.
 
     A client's request must not stop the engine: a wrong field is left out, with a warning.
     """
@@ -70,7 +70,7 @@ def use_of(told: object) -> Access:
         for name, (least, most) in _RANGES.items():
             value = getattr(use, name)
             if not isinstance(value, str) and not least <= value <= most:
-                # Without the value: Python keeps every text that it warned of.
+                # The value is left out, because Python keeps every text that it has warned of.
                 wrong = f"{name} must be an integer from {least} to {most}"
                 break
         else:

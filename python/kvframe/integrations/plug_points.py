@@ -1,6 +1,6 @@
-"""Which facts the plug points of other engines pass to a policy, and so what each policy loses
-there.
+"""The facts that the plug points of other engines pass to a policy.
 
+A policy at a plug point has to do without the facts that its engine does not tell.
 Engines are not imported here; the adapters keep to this, and docs/how-to/other-engines.md says it.
 """
 

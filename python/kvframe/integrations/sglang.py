@@ -99,7 +99,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
         above = node
         while above.parent is not None and above.id not in self._waiting:
             seen = self._seen.get(above.id)
-            # One above may have been used without those below it: all are looked at.
+            # A node above may have been used without those below it, so all of them are checked.
             if seen is None or seen.last_use != above.last_access_time:
                 self._waiting[above.id] = above
             above = above.parent
@@ -123,7 +123,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
                 events.append((node.creation_time, depth, False, node))
             if number in self.tier or node.last_access_time > node.creation_time:
                 events.append((node.last_access_time, depth, True, node))
-        # At one time the tail first, as a prefix is released.
+        # Events of one time are ordered tail first, as a prefix is released.
         events.sort(key=lambda event: (event[0], event[2], -event[1]))
         for _, depth, is_use, node in events:
             use = Access(priority=max(-(2**31), min(2**31 - 1, node.priority)), tokens=depth)
@@ -138,7 +138,7 @@ class KvframeStrategy(EvictionStrategy):  # type: ignore[misc]
         self._places = {number: place for place, number in enumerate(self.tier.order())}
 
     def _look(self, node: TreeNode) -> int:
-        """Notes a node and those above it; its end in tokens from the root."""
+        """Note a node and those above it. Returns where the node ends, in tokens from the root."""
         chain = []
         while node.parent is not None and node.id not in self._seen:
             chain.append(node)

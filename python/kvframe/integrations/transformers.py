@@ -125,7 +125,8 @@ class Cache(PagedAttentionCache):  # type: ignore[misc]
             self._sequences = Sequences(self.kv)
             self.group_cache_managers = [self._sequences]
         for allocator in self.group_cache_managers:
-            # With windows in the model nothing is found again; then forks copy what they inherit.
+            # If the model has windows, no prefix is found again, and forks copy the blocks that
+            # they inherit.
             allocator.uses_block_sharing = self.use_prefix_sharing
 
     def allocate_blocks(self, n_blocks: int, request_id: str, allocated_blocks: int) -> int | None:
@@ -260,7 +261,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         return n_blocks
 
     def commit(self, request_id: str, blocks: int, tokens: list[int]) -> None:
-        """The next so many blocks are computed; ``tokens`` are all that the request has by now."""
+        """Note that the next ``blocks`` blocks are computed; ``tokens`` are all of the request."""
         run = self.running.get(request_id)
         if run is None:  # it lost its blocks while it was computed (asynchronous batches)
             return
@@ -295,7 +296,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         return sources, copies
 
     def _read_table(self, request_id: str) -> None:
-        """Bring the engine's list of a request's blocks up to date; what it has does not change."""
+        """Append the new blocks of a request to the engine's list; its entries do not change."""
         table = self.block_table.setdefault(request_id, [])
         row = self.kv.block_table(self.running[request_id].seq)
         table += [int(block) for block in row[len(table) :]]

@@ -141,7 +141,7 @@ class KvframeCachePolicy(CachePolicy):  # type: ignore[misc]
     def _settle(self) -> None:
         """Put the chunks of each running request in order: its tail is evicted before its head.
 
-        They come one by one, in any order.
+        Chunks arrive one by one, in any order.
         """
         for request in self._unordered.values():
             mine = [key for key in request.keys if self._users.get(key) is request]

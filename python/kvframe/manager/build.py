@@ -41,7 +41,7 @@ def core_of(
 
 
 def resolved_of(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:
-    """The configuration that a manager is given, or the one that its keywords describe."""
+    """The given configuration, resolved; without one, that which the keywords describe."""
     if not isinstance(config, Config | Resolved | None):
         raise UsageError(
             f"config is a {type(config).__name__}: must be a Config; a file's name goes to "

@@ -1,4 +1,4 @@
-"""`KVCacheManager.step`: a scheduler step, on its way into the core and back."""
+"""`KVCacheManager.step`: passes a scheduler step to the core, and its result back to Python."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def step_result(told: Any, turns: Turns | None, count: int) -> StepResult:
     """The core's answer to a step that got ``count`` requests, as Python's types."""
     tried, refused, rewound, plan, forks, preempted, extended, reasons, remaps = told
     result = StepResult(
-        # Those behind the last one tried are not in the answer.
+        # The answer ends with the last request that was tried.
         [None if given is None else Allocation(*given) for given in tried]
         + [None] * (count - len(tried)),
         refused,

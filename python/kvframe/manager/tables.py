@@ -19,7 +19,7 @@ Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 def slot_count(counts: Handles) -> int:
     """How many slots ``counts`` of `KVCacheManager.slot_mapping` ask for; 0 if they are wrong.
 
-    The core says what is wrong; no array is made for more than `MOST_SLOTS` before it has.
+    The core reports what is wrong. Before that, no array of more than `MOST_SLOTS` is made.
     """
     try:
         asked = np.asarray(counts)
@@ -32,13 +32,13 @@ def slot_count(counts: Handles) -> int:
 
 
 def widest(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
-    """An array in which the block table of each sequence has a row."""
+    """Make an array with a row for the block table of each sequence."""
     lengths = _lengths(core, seqs, group)
     return np.empty((len(lengths), max(lengths, default=0)), np.int32)
 
 
 def ragged(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
-    """An array for the block tables one after the other."""
+    """Make an array that holds the block tables of the sequences one after the other."""
     return np.empty(sum(_lengths(core, seqs, group)), np.int32)
 
 
@@ -47,6 +47,6 @@ def _lengths(core: Core, seqs: Handles, group: int) -> list[int]:
 
 
 def _handles(seqs: Handles) -> list[Any]:
-    """Handles, or none where the core will say what is wrong with them."""
+    """The handles as a list; empty if they are wrong, because the core will report that."""
     right = isinstance(seqs, list | tuple) or (isinstance(seqs, np.ndarray) and seqs.ndim == 1)
     return list(seqs) if right else []

@@ -1,4 +1,4 @@
-"""What a manager counts, as Prometheus reads it.
+"""A manager's counts as Prometheus metrics.
 
 | module | purpose |
 | --- | --- |

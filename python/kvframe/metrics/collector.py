@@ -86,7 +86,7 @@ class Server:
         self.url = f"http://{f'[{name}]' if ':' in name else name}:{bound}/metrics"
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop serving the page."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -112,12 +112,12 @@ def serve(
     """Serve a manager's metrics.
 
     Args:
-        kv: As in `Collector`, and the next four.
+        kv: As in `Collector`, as are the next four arguments.
         tiers: Likewise.
         publisher: Likewise.
         shadows: Likewise.
         engine: Likewise.
-        port: Where; 0 for any that is free.
+        port: The port to listen on; 0 for any that is free.
         address: The interface: this machine alone unless told otherwise.
 
     Raises:

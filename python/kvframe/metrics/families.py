@@ -10,7 +10,7 @@ class Family(NamedTuple):
 
     Attributes:
         name: As in PromQL; that of a counter ends with ``_total``.
-        kind: What it does over time.
+        kind: The type of the metric: counter or gauge.
         labels: Beside ``engine``.
         help: What it counts, with its unit.
     """

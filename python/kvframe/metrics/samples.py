@@ -1,4 +1,4 @@
-"""What a manager, its tiers and its publisher count, as samples of the families."""
+"""Samples of the metric families: the counts of a manager, its tiers, publisher and shadows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_OWNERS = "(others)"
 
 
 class Sample(NamedTuple):
-    """A number of a family, under the values of its labels beside ``engine``."""
+    """A value of a family, with the values of its labels other than ``engine``."""
 
     family: str
     labels: tuple[str, ...]

@@ -120,7 +120,7 @@ def fetched(url: str) -> str:
 
 
 def page(now: Scrape, before: Scrape | None = None) -> RenderableType:
-    """The page; rates are those since the scrape before, or since the start."""
+    """The page of a scrape. Its rates are those since the scrape before, or since the start."""
     parts: list[RenderableType] = [_head(now), _usage(now), _hits(now, before)]
     parts += [
         table for table in (_held(now), _ends(now), _tiers(now), _shadows(now)) if table.row_count

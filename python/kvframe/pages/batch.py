@@ -1,7 +1,7 @@
 """Many copies in one call of the driver: ``cuMemcpyBatchAsync`` (CUDA 12.8 and newer).
 
-CuPy does not have it yet. CUDA 13 has it without the place of a failure; a driver of CUDA 13 has
-both, the older under the old name.
+CuPy does not have this call yet. In CUDA 13 it has lost the argument for the place of a failure. A
+driver of CUDA 13 has both forms, the older one under the old name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OLD, _NEW = "cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2"
 
 
 class _Attributes(ctypes.Structure):
-    """``CUmemcpyAttributes``: sources are read in the order of the stream; no hints of places."""
+    """``CUmemcpyAttributes``: sources are read in stream order, and no location hints are given."""
 
     _fields_ = (
         ("order", ctypes.c_int),
@@ -33,7 +33,7 @@ class _Attributes(ctypes.Structure):
 
 @cache
 def _call() -> tuple[Any, bool] | None:
-    """The driver's function, and whether it wants a place for the number of a failed copy."""
+    """The driver's function, and whether it takes an address for the index of a failed copy."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -100,7 +100,7 @@ def unchecked(src: Ids, dst: Ids, tokens: int) -> Copies:
 
 
 def _once(ids: npt.NDArray[np.integer[Any]], what: str) -> None:
-    """No page is written twice by copies that run at once."""
+    """Refuse ids that name a page twice: copies that run at once must not write one page twice."""
     found, count = np.unique(ids, return_counts=True)
     if len(found) < len(ids):
         raise UsageError(f"{what} {found[count > 1][0]} is named {count.max()} times: once at most")
@@ -139,13 +139,13 @@ def chains(found: Copies) -> tuple[Copies, npt.NDArray[np.int32]] | None:
 
 
 def same_shape(one: PageShape, other: PageShape) -> None:
-    """Pages of two pools hold the same."""
+    """Refuse two pools whose pages differ in shape."""
     if one != other:
         raise UsageError(f"pages differ: {one} and {other}")
 
 
 def layer(at: int, shape: PageShape) -> int:
-    """A layer that the pool has."""
+    """Refuse a layer that the pool does not have."""
     number(at, "layer")
     if not 0 <= at < shape.layers:
         raise UsageError(f"layer {at}: must be between 0 and {shape.layers - 1}")
@@ -159,7 +159,7 @@ def number(value: object, what: str) -> None:
 
 
 def rows(pages: object, count: int, page: PageShape) -> None:
-    """So many whole pages: uint8 [count][page bytes]."""
+    """Refuse anything but ``count`` whole pages: uint8 [count][page bytes]."""
     told, wanted = shown(pages), (count, page.page_bytes)
     if isinstance(pages, np.ndarray):
         if pages.shape == wanted and pages.dtype == np.uint8:
@@ -184,7 +184,7 @@ def items(
 
 
 def parts(kv: Sequence[Any], page: PageShape) -> None:
-    """As many arrays as a page has parts."""
+    """Refuse a list that does not have one array for each part of a page."""
     if not hasattr(kv, "__len__"):
         raise UsageError(f"kv = {shown(kv)}: must be an array a part")
     if len(kv) != page.parts:

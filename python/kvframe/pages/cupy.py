@@ -56,13 +56,14 @@ class CupyGpu:
             with self._current():
                 self.launch(kernel, word, grid, threads, block)
             return
-        # The driver's own call: CuPy's looks at each argument first, for half as long again.
+        # This is the driver's own call. CuPy's checks each argument first, and takes 1.5 times as
+        # long.
         function = _kernel(self.device, kernel, word)
         stream = _current_stream().ptr
         _launch(function, grid, 1, 1, threads, 1, 1, 0, stream, block.arguments, 0)
 
     def upload(self, array: npt.NDArray[Any]) -> tuple[int, object]:
-        # A copy out of pageable memory has left it when the call returns.
+        # A copy out of pageable memory has read all of it when the call returns.
         source = np.ascontiguousarray(array)
         with self._current():
             kept = cupy.cuda.alloc(source.nbytes)
@@ -188,7 +189,7 @@ def _on(device: int, array: Any) -> Any:
 
 
 def _as_cupy(array: Any) -> Any:
-    """An array of any library as CuPy's, where it is: CuPy would copy it to the current device."""
+    """An array of any library as CuPy's, on its device: CuPy would copy it to the current one."""
     if isinstance(array, cupy.ndarray):
         return array
     if (told := getattr(array, "__cuda_array_interface__", None)) is not None:

@@ -81,6 +81,6 @@ class Products:
             taken, product = self.beside(transfer, transfers, count)
             usual = (before + self.alone(count)) / 2
             moving.append(taken)
-            # What the products take beside it, for the part of them that ran beside it.
+            # How much longer the products take, counted only for the time that the transfer ran.
             slower.append((product / usual - 1) * product * count / (taken * transfers))
         return statistics.median(moving), statistics.median(slower)

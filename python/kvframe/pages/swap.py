@@ -198,7 +198,7 @@ class Swap:
         return self._ends
 
     def _by_kernel(self, here: Pages, there: Pages, *, out: bool) -> None:
-        """Few warps read or write the host; writes of more slow compute by a third."""
+        """A few warps read or write the host; more writing warps would slow compute by a third."""
         self._bus.record(self._before)
         self._aside(here, there, self._most // 4 if out else self._most // 2, out=out)
 

@@ -1,4 +1,4 @@
-"""Finds the policy or store that a name means: built in, of an installed package, or in a file."""
+"""Finds the policy or store of a name: built in, from an installed package, or in a file."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _wrong_schema(options: type[msgspec.Struct]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptor:
-    """What the kinds of policy, and stores, have in common.
+    """The common fields of policies of every kind, and of stores.
 
     Attributes:
         name: The name TOML uses; the same as the entry point's. Lower-case words and digits, joined

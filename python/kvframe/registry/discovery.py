@@ -1,4 +1,4 @@
-"""Which policies could be loaded, found without importing any of them."""
+"""Finds the policies that could be loaded, without importing any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plugin: its hooks are checked and called, its descriptors collected.
+"""Checks and calls the hooks of one plugin, and collects its descriptors.
 
 pluggy accepts a misspelt hook without an error and does not say which plugin raised. This module
 adds both.
@@ -39,8 +39,8 @@ def offers_of(
         PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
             not its descriptor, or of a way that is kvframe's alone; or there is no hook at all.
     """
-    # Each plugin gets a plugin manager of its own: a refused plugin leaves no trace, and a hook
-    # call reaches this plugin alone, which need not be hashable.
+    # Each plugin gets a plugin manager of its own. So nothing of a refused plugin stays registered,
+    # a hook call reaches only this plugin, and the plugin need not be hashable.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:

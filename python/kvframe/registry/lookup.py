@@ -124,7 +124,7 @@ class Registry:
         # The key is id(plugin), because a plugin may be unhashable. The value keeps the plugin
         # alive, so that no other object gets the same id.
         self._offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {}
-        # By its name, as the plugins of others are: nothing in this layer may import a policy.
+        # Imported by name, as plugins of packages are: no module of this layer may import a policy.
         for module in BUILTIN:
             builtin = importlib.import_module(f"kvframe.{module}")
             self.register(builtin, "builtin", distribution="kvframe", version=own_version())

@@ -1,4 +1,4 @@
-"""How a policy is named, everywhere alike: ``slru``, ``slru:protected_uses=3``, ``deep.py:Deep``.
+"""The spelling of a policy's name: ``slru``, ``slru:protected_uses=3``, ``deep.py:Deep``.
 
 The name comes first, then a colon and the options, with commas between them. In the place of a name
 may stand a place: ``FILE.py``, ``FILE.py:CLASS`` or ``MODULE:CLASS``.
@@ -25,7 +25,7 @@ class Named(NamedTuple):
 
 
 def named(text: str, where: str) -> Named:
-    """What ``text`` says.
+    """Split ``text`` into the name, or place, and the options.
 
     Args:
         text: As ``slru:protected_uses=3``.
@@ -50,5 +50,5 @@ def listed(text: str) -> list[str]:
 
 
 def is_place(name: str) -> bool:
-    """Whether ``name`` is no name but says where a policy is: in a file or a module."""
+    """Whether ``name`` is the place of a policy, in a file or a module, rather than its name."""
     return ":" in name or name.endswith(".py")

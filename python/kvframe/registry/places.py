@@ -50,7 +50,7 @@ def load(place: str, is_taken: Callable[[str], bool] = lambda _: False) -> objec
 
 
 def policy_name(name: str) -> str:
-    """What the policy of a class is called: ``deep-first`` for ``DeepFirst``."""
+    """The name that a policy gets from its class: ``deep-first`` for ``DeepFirst``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().strip("_")
 
 
@@ -95,7 +95,7 @@ def _run(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Where the schema of its options looks up the names of types.
+    # The schema of the options looks up the names of types in this module.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -131,13 +131,13 @@ def _kind_of(found: type) -> Kind | None:
 
 
 def _instead(name: str, module: ModuleType) -> str:
-    """The policies that a module has in place of ``name``: the nearest, or all."""
+    """The policies to suggest in place of ``name``: the module's nearest one, or all."""
     has = _policies(module)
     return did_you_mean(name, has) or (f"; it has {', '.join(has)}" if has else "")
 
 
 def _policies(module: ModuleType) -> list[str]:
-    """Names in a module that a place may end with: not what it imports."""
+    """Names of policies that a module defines itself; those that it imports are left out."""
     return [
         name
         for name, found in vars(module).items()

@@ -1,4 +1,4 @@
-"""What other policies and sizes would have hit, from traffic that is served anyway.
+"""Measures what other policies and sizes would have hit, on the traffic that an engine serves.
 
 ```text
  an engine ────── step ──────▶ ShadowSet ──▶ a thread of its own: one pool a policy and size

@@ -137,7 +137,7 @@ class LogFollower:
         self.shadows.step(begun=[(event.seq, keys, *tokens, first, use)])
 
     def _fork(self, event: Event) -> None:
-        """A fork holds the blocks of its origin: it finds them."""
+        """Follow a fork: to the shadows it is a request that finds the blocks of its origin."""
         origin = self._live.get(event.value)
         if origin is None:
             return
@@ -161,7 +161,7 @@ class ManagerShadows:
         self._log, self._follower = kv.log, LogFollower(shadows)
 
     def update(self) -> EventLog:
-        """Take the manager's log, once a step say, and give it to the shadows; returns it."""
+        """Take the manager's log, give it to the shadows, and return it. Call it once a step."""
         log = self._log.take()
         self._follower.follow(log)
         return log
@@ -204,7 +204,7 @@ def attach(
 
 
 def followed(log: EventLog, shadows: ShadowSet) -> ShadowReport:
-    """What the whole of a log comes to.
+    """The report of shadows that have followed a whole log.
 
     Raises:
         UsageError: As `LogFollower.follow`.

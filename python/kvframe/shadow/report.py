@@ -65,8 +65,8 @@ class ShadowReport:
 
     Attributes:
         shadows: The counts of each.
-        actual: Of these, the shadow of what the engine really runs, the anchor: its hits should be
-            the engine's. None where that is not known.
+        actual: The shadow of the policy and size that the engine really runs, the anchor. Its hits
+        should equal the engine's. None if it is not known.
         stride: Blocks of the engine that one block of a shadow stands for; 1 where all are
             followed.
         dropped: Requests that were lost because the shadows were too far behind.

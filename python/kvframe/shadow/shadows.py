@@ -49,8 +49,8 @@ class ShadowSet:
             or compiled ones. One in Python would need the interpreter's lock.
         capacities: Blocks of the pools. Every policy runs at every size.
         block_size: Tokens of a block.
-        actual: Policy and blocks of what the engine really runs, which is run as well: what that
-            shadow differs from the engine says whether the others can be trusted.
+        actual: The policy and number of blocks that the engine really runs. It gets a shadow, too:
+        how far that one differs from the engine says whether the others can be trusted.
         chained: Whether a block is evicted only after those that follow it, as in a
             `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
         stride: Follow every such block alone, in pools that are as much smaller: less work, for
@@ -111,7 +111,7 @@ class ShadowSet:
         self._core.step(ended, grown, preempted, begun)
 
     def reset(self) -> None:
-        """The engine has reset its prefix cache."""
+        """Forget every cached block: the engine has reset its prefix cache."""
         self._core.reset()
 
     def run(self, trace: Trace) -> None:
@@ -145,7 +145,7 @@ class ShadowSet:
         self._core.check_integrity()
 
     def close(self) -> None:
-        """End the thread; what comes later is left out. The counts stay."""
+        """End the thread. Later calls do nothing; the counts stay."""
         self._core.close()
 
     def __enter__(self) -> Self:

@@ -62,7 +62,7 @@ class BlockRemoved:
 
 @dataclass(frozen=True)
 class AllBlocksCleared:
-    """Nothing is findable any more; the blocks that were get no event of their own."""
+    """Nothing is findable any more. The blocks that were findable get no events of their own."""
 
     medium: str = "GPU"
 
@@ -233,7 +233,7 @@ def _follows(run: list[BlockStored], event: BlockStored) -> bool:
 
 
 def _items_go_on(run: list[BlockStored], event: BlockStored) -> bool:
-    """Whether every item that reaches into a block from before it is an item of the run."""
+    """Whether every item that reaches into the event's first block already belongs to the run."""
     first = event.start * event.block_size
     known = {item for block in run for item in block.extras}
     return all(item in known for item in event.extras if item.start < first)

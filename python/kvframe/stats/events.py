@@ -12,7 +12,7 @@ from kvframe.stats.log import EventLog
 
 
 class Log:
-    """``kv.log``: the ordered log (``cache.event_log``), and what changed between steps."""
+    """``kv.log``: the ordered log (``cache.event_log``), and changes to other sequences."""
 
     def __init__(self, core: Core, block_size: int) -> None:
         self._core, self._block_size = core, block_size

@@ -1,4 +1,4 @@
-"""A portion of the ordered log with all that belongs to it."""
+"""A portion of the ordered log, with its token ids and requests."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class EventLog:
 
 
 def checked(log: EventLog) -> EventLog:
-    """A log, as it was given.
+    """Return ``log`` unchanged, if it is a log.
 
     Raises:
         UsageError: It is none.

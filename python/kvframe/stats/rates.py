@@ -133,12 +133,15 @@ class BlockLifetimes:
 
 
 def share(part: float, whole: float) -> float:
-    """``part / whole``, 0 of nothing."""
+    """``part / whole``; 0 if ``whole`` is 0."""
     return part / whole if whole else 0.0
 
 
 def hit_rates(stats: Mapping[str, int], recent: tuple[int, int, int, int]) -> HitRates:
-    """Rates of a manager's counters and of its window (requests, with hit, prompt, hit tokens)."""
+    """Hit rates from a manager's counters and from its window of recent admissions.
+
+    The window is given as (requests, requests with a hit, prompt tokens, hit tokens).
+    """
     requests, with_hit, prompt, found = recent
     admitted = stats["admissions"] - stats["unread"]
     resumed = stats["resumed_tokens"] - stats["resumed_unread_tokens"]

@@ -141,7 +141,7 @@ class Rebuild:
         return self._priorities.get(block, DEFAULT_PRIORITY)
 
     def stats(self) -> dict[str, int]:
-        """As `Stats.counters`, less what concerns the policy and not the cache."""
+        """As `Stats.counters`, without those that depend only on the policy."""
         names = {name for name, _ in _SUMMED.values()} | set(_COUNTED.values()) | _FOLLOWING
         counts = self.counts()
         out = self.total - self.null_block - counts.free
@@ -152,7 +152,7 @@ class Rebuild:
         }
 
     def hit_rates(self) -> HitRates:
-        """As `KVCacheManager.hit_rates`."""
+        """As `Stats.hit_rates`."""
         recent = self._recent
         window = (
             len(recent),
@@ -239,7 +239,7 @@ class Rebuild:
     def _admit(self, e: Event) -> None:
         stats, found = self._stats, e.other
         self._admitted = (e.kind, e.value, found)
-        # If not all of it has slots, an EXTEND says so.
+        # If the prompt does not have all its slots yet, an EXTEND event says so later.
         self.lengths[e.seq] = e.value
         if e.kind is K.RESUME:
             stats["resumed"] += 1

@@ -33,7 +33,7 @@ class Redriven(Protocol):
 
 
 def redrive(log: EventLog, fresh: Redriven) -> EventLog:
-    """Make the calls of a log again on a fresh manager; returns the new log, which is the same.
+    """Make the calls of a log again on a fresh manager; returns its new log, equal to the old.
 
     Every verb that changes something is called again: admissions, appends, ids that came late,
     commits, cuts, forks, lookups again, releases, fences, plans, tickets, loads, leases, pins,
@@ -78,7 +78,7 @@ def redrive(log: EventLog, fresh: Redriven) -> EventLog:
 
 
 def _ask(recorded: list[Event], at: int, requests: Mapping[int, Request], fresh: Redriven) -> int:
-    """Make the next call from `at` on; returns where the events that it should cause begin."""
+    """Make the next recorded call from ``at`` on. Returns where the events that it caused begin."""
     core = fresh._core
     for ahead in range(at, len(recorded)):
         event = recorded[ahead]
@@ -119,7 +119,7 @@ def _publish(core: Any, event: Event) -> None:
 
 def _append(core: Any, event: Event) -> None:
     if event.other:
-        # Also where known tokens had no slots yet.
+        # Also called if known tokens had no slots yet.
         core.reserve(event.seq, event.value)
     else:
         core.append(event.seq, event.ids)

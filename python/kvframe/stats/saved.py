@@ -77,7 +77,7 @@ def is_log(data: bytes) -> bool:
     if data[:2] != GZIP:
         return data.startswith(MAGIC)
     try:
-        # Not more than the first bytes of what may be a large trace.
+        # Unpacks only the first bytes, because the file may be a large trace.
         return zlib.decompressobj(wbits=31).decompress(data[:4096], len(MAGIC)) == MAGIC
     except zlib.error:
         return False
@@ -94,7 +94,8 @@ def write(log: EventLog, path: str | PathLike[str]) -> None:
     if target.name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)
     try:
-        # Made for its owner alone, and renamed, so that a reader finds all of it or nothing.
+        # The file is created for its owner alone and then renamed, so readers see all of it or
+        # none.
         handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:

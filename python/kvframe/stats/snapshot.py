@@ -1,4 +1,4 @@
-"""Everything a manager holds at one instant, as values of its own: nothing points back."""
+"""A copy of everything that a manager holds at one instant. Later calls do not change it."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ class Books:
         self._children: Counter[int] = Counter()
 
     def read(self, events: Mapping[str, npt.NDArray[Any]], held: Collection[int]) -> None:
-        """Take in what one call did.
+        """Read the events of one call.
 
         Args:
             events: As `kvframe.stats.events.Log.take_events` gives them.
-            held: Blocks that had an owner when the call began, and that it does not let go.
+            held: Blocks that had an owner when the call began, and that the call does not release.
 
         Raises:
             PromiseError: A block was evicted while it had an owner, or before a block that follows

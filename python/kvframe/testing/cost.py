@@ -64,7 +64,7 @@ def _measure(subject: Subject, window: int) -> float:
         before, start = len(watch.spent), time.perf_counter_ns()
         _serve(manager, first)
         whole = time.perf_counter_ns() - start
-        # Only a spy can tell the policy's share from the core's.
+        # Without a spy, the policy's share of the time cannot be told from the core's.
         spent.append(sum(watch.spent[before:]) if subject.batched else whole)
     return sorted(spent)[len(spent) // 4] / 1000
 

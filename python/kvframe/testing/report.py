@@ -1,4 +1,4 @@
-"""What the kit found: a verdict for each promise, in the order they were tried."""
+"""The findings of the kit: a verdict for each promise, in the order in which they were tried."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def check_schema(subject: Subject) -> None:
     """Every option has a default and a description; unknown ones are refused.
 
     Raises:
-        PromiseError: Not so.
+        PromiseError: An option breaks one of these rules.
     """
     descriptor, schema = subject.descriptor, subject.descriptor.options
     if not descriptor.summary.strip():

@@ -1,4 +1,4 @@
-"""A server that the tests of a store start, and break."""
+"""A server process that the tests of a store start, stall and kill."""
 
 from __future__ import annotations
 

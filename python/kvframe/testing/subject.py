@@ -44,7 +44,7 @@ class Subject:
     def of(
         cls, policy: str | EvictionPolicy | Loaded[EvictionPolicy], options: Mapping[str, Any]
     ) -> Subject:
-        """From the name of an installed policy, or from a descriptor.
+        """Make a subject from the name of an installed policy, or from a descriptor.
 
         Raises:
             PluginError: No such policy, or it is blocked or broken.
@@ -131,7 +131,7 @@ class Subject:
 
     @cached_property
     def _resolved(self) -> Resolved:
-        """Resolved once: that takes longer than the trials of a small pool."""
+        """The configuration, resolved once: that takes longer than a trial of a small pool."""
         name = self.descriptor.name
         config = Config(
             cache=CacheConfig(event_log=True),

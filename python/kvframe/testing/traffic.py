@@ -1,4 +1,4 @@
-"""Made-up traffic: all that an engine does to a manager, from a seed, audited after every call."""
+"""Synthetic traffic from a seed: all that an engine asks of a manager, audited after each call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Traffic:
 
     Args:
         manager: Strict (``on_error = "raise"``), its event log on.
-        seed: Of the dice.
+        seed: Of the random choices.
         upheaval: Whether the calls include resets of the cache and resizes of the pool.
     """
 
@@ -56,7 +56,7 @@ class Traffic:
             self._verbs += [(1, self._forget), (1, self._resize)]
 
     def run(self, calls: int) -> str:
-        """Make so many calls; the digest of all that happened."""
+        """Make ``calls`` calls; returns the digest of everything that happened."""
         for _ in range(calls):
             self.call()
         return self.digest()
@@ -163,7 +163,7 @@ class Traffic:
         self.manager.evict_until(self._dice.randint(0, counts.free + counts.cached))
 
     def _too_long(self) -> None:
-        """More than the pool has: refused before the policy is asked."""
+        """Ask for more than the pool has, which must be refused before the policy is asked."""
         tokens = np.zeros(self._blocks * self.manager.block_size + 1, np.uint32)
         try:
             self.manager.allocate(tokens)
@@ -184,7 +184,7 @@ class Traffic:
 
 
 def blame(error: PolicyError) -> PromiseError:
-    """The promise that was broken where a strict policy was stopped."""
+    """The promise that a strict policy broke, from the error that stopped it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, PromiseError):

@@ -70,7 +70,10 @@ def _answers(subject: Subject) -> None:
 
 
 def _eligible(subject: Subject) -> None:
-    """Run without a spy, which would hide a wrong choice from the core, and under both indexes."""
+    """Only blocks that may be evicted are chosen, under both indexes.
+
+    No spy is used, because it would hide a wrong choice from the core.
+    """
     for index in INDEXES:
         for seed, blocks in enumerate(SIZES, start=len(SIZES)):
             traffic = Traffic(subject.manager(blocks, index=index), seed)

@@ -61,7 +61,7 @@ class Levels:
         return [self.host, *(below for below in self.below if below.is_up(now))]
 
     def marked(self, level: Level, share: float) -> int:
-        """The number of pages that a mark, a share of the tier, stands for; at least 1.
+        """The number of pages in a share of the tier, such as its high mark; at least 1.
 
         For the last tier it is every page. No tier below keeps what the last one evicts, so making
         room ahead would only lose pages.
@@ -72,7 +72,7 @@ class Levels:
         return max(1, floor(share * pages + 0.5))
 
     def lasting(self, level: Level, keys: Keys) -> Keys:
-        """The part of a prefix that a tier would keep.
+        """The part of a prefix that a tier would not evict again at once.
 
         A tier evicts what goes past its high mark, and the next request would bring it again.
         """
@@ -159,7 +159,7 @@ class Levels:
         self.left(level, gone)
 
     def left(self, level: Level, gone: Gone) -> None:
-        """Pages are no longer in a tier, for whatever reason."""
+        """Handle pages that are no longer in a tier, for whatever reason."""
         if not gone:
             return
         if isinstance(level, StoreTier):

@@ -1,4 +1,4 @@
-"""What a store contains, by name space and from any writer: counted, and removed on demand.
+"""Counts the objects of a store by name space, without regard to their writer, and removes them on demand.
 
 For the command line. An engine reads its own name space alone, and removes only objects that it
 wrote.
@@ -94,9 +94,9 @@ def remove(store: PageStore, names: Sequence[str]) -> int:
 
 
 def remove_orphans(store: PageStore, lot: Lot) -> int:
-    """Remove the orphans of a name space that are still ones; how many.
+    """Remove those orphans of a name space that are still orphans; returns how many.
 
-    An engine may be about to write what an orphan lacks: that is asked for once more.
+    An engine may be about to write what an orphan lacks, so the store is asked again first.
 
     Raises:
         Exception: What the store raises.
@@ -146,7 +146,8 @@ def _lacking(
         return tuple(_names(lot, key, set(range(head.parts)) - parts.keys()))
     before = head.parent
     if before is None or before in lot.heads:
-        # Where the one before it is no orphan, or not one less deep, the head is wrong.
+        # If the page before it is no orphan, or is not exactly one page shallower, this head is
+        # wrong.
         follows = before in lacks and next(iter(lot.heads[before].values())).depth + 1 == head.depth
         return lacks[before] if before is not None and follows else ()
     return tuple(_names(lot, before, range(head.parts)))

@@ -87,7 +87,8 @@ class _Zstd:
         return self._packer.compress(data)
 
     def unpack(self, data: Buffer, most: int) -> Buffer:
-        # The decoder allocates what a frame says of itself, whatever the limit given to it.
+        # The decoder allocates the size that a frame claims, even beyond the limit that it is
+        # given.
         frame = self._zstandard.get_frame_parameters(data)
         unknown = frame.content_size == self._zstandard.CONTENTSIZE_UNKNOWN
         if (frame.content_size > most and not unknown) or frame.window_size > max(

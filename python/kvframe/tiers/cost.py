@@ -90,7 +90,7 @@ class Rate:
         self.value: float | None = None
 
     def add(self, nbytes: int, seconds: float) -> None:
-        """A transfer of so many bytes took so long."""
+        """Add a transfer of ``nbytes`` bytes that took ``seconds`` seconds."""
         if nbytes <= 0 or seconds <= 0:
             return
         rate = nbytes / seconds

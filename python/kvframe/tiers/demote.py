@@ -1,4 +1,4 @@
-"""From a tier to the one below it, so that what a tier evicts is not lost."""
+"""Copies pages from a tier to the one below it, so that what a tier evicts is not lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Demotion:
         self._behind: list[OrderedDict[bytes, Keys]] = [OrderedDict() for _ in levels.below]
 
     def offer(self, place: int, keys: Keys, use: Access = UNKNOWN) -> None:
-        """Let the tier below have what it takes of a prefix that the tier at ``place`` has."""
+        """Send the tier below what it admits of a prefix that the tier at ``place`` has."""
         below = self._levels.below
         if place < len(below):
             self.write(place, self._levels.wanted(below[place], keys, use=use), use)
@@ -147,7 +147,8 @@ class Demotion:
             return [some[:good] for some in level.get(slots)]
 
         def sent(outcome: Written | Exception) -> None:
-            # A page that changed in host memory meanwhile is dropped, or it would be sent for ever.
+            # A page that has changed in host memory meanwhile is dropped; it would be sent again
+            # for ever.
             levels.settle(level, source, good)
             landed(outcome)
 

@@ -114,7 +114,7 @@ class Disk(PageStore):
                 yield path.stem, data
 
     def close(self) -> None:
-        # A child of a fork holds the file too: it must neither keep the lock nor give it back.
+        # A child of a fork has inherited the file: it must neither hold the lock nor release it.
         if os.getpid() == self._owner:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
         os.close(self._lock)

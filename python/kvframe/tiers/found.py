@@ -96,7 +96,7 @@ def adopt(index: TierIndex, found: Found) -> tuple[int, list[Key]]:
         How many, and those that are left.
     """
     pages, turn = found.pages, found.turn
-    # A page is as recent as what follows it: it is evicted after that.
+    # A page is at least as recent as the pages that follow it, because it is evicted after them.
     latest = dict(turn)
     for key in reversed(pages):  # by depth, the deepest first
         parent = pages[key].parent

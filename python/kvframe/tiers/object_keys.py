@@ -66,7 +66,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         return blake2b(msgspec.json.encode(self, enc_hook=index), digest_size=16).digest()
 
     def check_weights(self, tier: str, store: str) -> None:
-        """Something tells pages of these weights from those of others in the same store.
+        """Check that names tell pages of these weights from others in the same store.
 
         Raises:
             ConfigError: Neither the model nor the weights have a name.

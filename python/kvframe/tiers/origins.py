@@ -69,7 +69,7 @@ class Origins:
         ]
 
     def _nameless(self, level: Level) -> list[Key]:
-        """First pages of prefixes that a tier had before, and that no request has asked for."""
+        """First pages of prefixes that a tier recovered and that no request has asked for."""
         if not isinstance(level, StoreTier) or not level.recovered:
             return []
         heads = {as_tuples(level.index.prefix(page)[:1])[0] for _, page in level.index.stored()}

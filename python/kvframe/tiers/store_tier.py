@@ -195,7 +195,7 @@ class StoreTier:
         self._refused.failed(now)
 
     def judged(self, read: Read) -> None:
-        """Count what a read met that was no good page."""
+        """Count the pages that a read did not return good, by reason."""
         self.missing += read.missing
         self.corrupt += bool(read.wrong) and not read.missing
 
@@ -247,7 +247,7 @@ class StoreTier:
         self.worker.submit(lambda: self._remove(doomed), removed)
 
     def _absent(self, doomed: dict[Key, Codec]) -> dict[Key, Codec]:
-        """Those that are not here again by now."""
+        """Those of the doomed pages that have not come back meanwhile."""
         return {k: codec for k, codec in doomed.items() if not self.index.present(as_keys([k]))}
 
     def _tell_now(self, now: int) -> None:

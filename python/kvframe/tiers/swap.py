@@ -134,7 +134,7 @@ class Swap:
             swapped.state = "back"
             return given
         whole = min(swapped.tokens, max(len(request) - 1, 0)) // size
-        # Never 0: a hit inside a block would be copied over its page after `_tail` has filled it.
+        # Never 0: with 0, a hit inside a block would overwrite the page that `_tail` fills.
         given = kv.allocate(request, external_until=max(whole * size, 1))
         swapped.state = "back"
         start = given.cached_tokens // size

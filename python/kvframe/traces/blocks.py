@@ -1,4 +1,4 @@
-"""How many tokens a block has, where neither the rows nor the caller say."""
+"""Derives the tokens of a block, if neither the rows nor the caller give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that a log has, and that were not served: refused, or ended in an error."""
+"""Leaves out the requests of a log that were refused, or that ended in an error."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def rows_of(
 
 
 class _Seen:
-    """Records, and the number of the last one: an exception does not say which record it is of."""
+    """Passes records on and keeps the number of the last one, which an exception does not tell."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""What a trace can reuse at best, how soon, by which class; and when policies no longer matter."""
+"""What a trace can reuse at best, how soon and by which class; and when policies cannot matter."""
 
 from __future__ import annotations
 

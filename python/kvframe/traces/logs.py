@@ -65,7 +65,7 @@ def _ids(keys: npt.NDArray[np.uint64] | None, blocks: int, known: dict[bytes, in
     """An id for each full block: the id of its key, or a unique one if the block has no key."""
     raw = b"" if keys is None else keys[:blocks].astype("<u8").tobytes()
     found = [raw[i : i + 16] for i in range(0, len(raw), 16)]
-    # A name of another length than a key's is no key.
+    # These names differ in length from a key, so none of them can equal one.
     found += [b"alone %d" % (len(known) + i) for i in range(blocks - len(found))]
     return [known.setdefault(key, len(known)) for key in found]
 

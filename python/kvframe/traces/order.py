@@ -1,4 +1,4 @@
-"""Requests in order of time, where a form lists them session by session."""
+"""Puts requests in order of time, if a form lists them session by session."""
 
 from __future__ import annotations
 

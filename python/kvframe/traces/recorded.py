@@ -116,7 +116,7 @@ def rows(data: bytes, name: str) -> bytes:
 
 def _lines(requests: list[_Request], size: int) -> Iterator[bytes]:
     times = np.array([request.time for request in requests])
-    # Clocks of several workers differ; rows must not go back.
+    # The clocks of several workers differ, but times of rows must not decrease.
     order = np.argsort(times, kind="stable").tolist()
     for at in order:
         row = {

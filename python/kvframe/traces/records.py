@@ -71,7 +71,7 @@ def records(stream: Stream, encoding: Encoding) -> Iterator[Record]:
 
 
 def first_records(stream: Stream, encoding: Encoding) -> list[Record]:
-    """Some records without taking them: those that the head holds whole."""
+    """Some records that lie whole within the head; nothing is taken from the stream."""
     if encoding in ("compact", "log", "binary"):
         return []
     line = _first_line(stream) if encoding != "parquet" else b""
@@ -170,7 +170,8 @@ def _listed(stream: Stream) -> Iterator[Record]:
                 raise _error(stream, number + 1, f"not JSON: item {number + 1}: {error}") from None
             more = file.read(size)
             ended = not more
-            # An item may be as long as the text so far: it is not tried again for every few bytes.
+            # An item may be as long as the text so far, so parsing is tried again only after a
+            # longer read.
             text, at, size = text[at:] + more, 0, min(max(size, 2 * len(text)), LONGEST_LINE)
             continue
         if at == len(text) and not ended and not isinstance(value, (dict, list, str)):

@@ -1,4 +1,4 @@
-"""What a user must know of a trace before its figures: seen in its requests."""
+"""What a user must know about a trace before reading its figures, judged by its requests."""
 
 from __future__ import annotations
 

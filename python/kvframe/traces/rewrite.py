@@ -47,7 +47,7 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
 
 
 def _rewritten(found: OpenTrace, file: Any) -> int:
-    """Writes the rows of a trace to ``file`` as JSONL; how many."""
+    """Write the rows of a trace to ``file`` as JSONL; returns how many."""
     return _core.rewrite_rows(
         found.file,
         found.label,
@@ -60,7 +60,7 @@ def _rewritten(found: OpenTrace, file: Any) -> int:
 
 
 class _Head(msgspec.Struct):
-    """What a filter looks at; the ids are not parsed."""
+    """The part of a row that a filter looks at; the ids are not parsed."""
 
     session_id: int | None = None
 

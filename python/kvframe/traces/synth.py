@@ -48,7 +48,7 @@ class SynthRules:
 
 @dataclass
 class _Talk:
-    """A conversation: its number, system prompt, and how long its next prompt is at least."""
+    """A conversation: its number, its system prompt, and the least length of its next prompt."""
 
     number: int
     system: int

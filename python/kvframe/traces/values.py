@@ -91,7 +91,7 @@ def is_number(value: Any) -> bool:
 
 
 def count(value: Any, what: str) -> int:
-    """A count of tokens; a text that is one, as CSV has it, too.
+    """A count of tokens, given as a number or, as in CSV, as text.
 
     Raises:
         ValueError: It is negative or no whole number.

@@ -1,4 +1,4 @@
-"""A manager's blocks through a publisher: what its log says, and all of it for who lost some."""
+"""Announces a manager's blocks: what its log says, and all of them to readers that lost some."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Announcer:
     def _tell_all(self) -> None:
         dropped = self._publisher.counts().dropped
         everything = self._of_group(self._events.cached())
-        # What was dropped may have been removals.
+        # The dropped batches may have held removals, so readers first clear everything.
         lost = [AllBlocksCleared()] if dropped != self._told_drops else []
         self._told_drops = dropped
         self._publish([*lost, *everything], complete=True)

@@ -81,14 +81,14 @@ def _apply(index: RouterIndex, worker: int, rank: int, event: Stored | Removed |
 
 
 def _hash(value: Hash) -> int:
-    """64 bits of a hash: signed, unsigned, or the end of more bytes."""
+    """A hash as 64 bits: a signed or unsigned number, or the last 8 bytes of a longer one."""
     if isinstance(value, bytes):
         return int.from_bytes(value[-8:], "big")
     return value
 
 
 def _adapter(event: Stored) -> str | None:
-    """Its name; the number that earlier engines give it, where it has none."""
+    """The adapter's name; if there is none, the number that earlier engines give."""
     name, number = event.lora_name, event.lora_id
     return str(number) if name is None and number is not None and number > 0 else name
 

@@ -1,4 +1,4 @@
-"""Block events of the log as events of the wire, and the hashes that both go by."""
+"""Converts block events of the log to events of the wire, and keys to the hashes that both use."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 
 
 def decode(payload: bytes, *, rank: int = 0) -> Batch:
-    """What a message says.
+    """Decode a message.
 
     Args:
         payload: The message's bytes, at most `MAX_BYTES`.

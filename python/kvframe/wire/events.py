@@ -100,7 +100,7 @@ class ClearedArray(Struct, array_like=True, tag="AllBlocksCleared"):
 
 
 class ReadStored(Struct, tag="BlockStored", tag_field="type"):
-    """`BlockStored` as it is read: what an engine leaves out is None.
+    """`BlockStored` as it is decoded: a field that an engine leaves out is None.
 
     Fields stand in the order of the arrays of vLLM, which grew with its versions. Those of free
     form stay bytes until they are looked at.
@@ -150,7 +150,7 @@ class ReadClearedArray(ReadCleared, array_like=True, tag="AllBlocksCleared"):
 
 
 class ReadBatch(Struct, array_like=True):
-    """A message: its events are read one by one, so that one costs the others nothing."""
+    """A message. Its events are decoded one by one, so a wrong one spoils no other."""
 
     time: float
     events: Annotated[list[Raw], Meta(max_length=MAX_EVENTS)]

@@ -109,7 +109,8 @@ class Publisher:
         sockets = [self._pub]
         if len(addresses) > 1:
             self._router = self._context.socket(zmq.ROUTER)
-            # A reader that does not read gets one buffer at most; the rest is dropped for it alone.
+            # A reader that does not read is sent at most one buffer. The rest is dropped for it
+            # alone.
             self._router.sndhwm = buffer + 1
             self._router.maxmsgsize = 1024
             self._router.linger = 0
@@ -120,7 +121,7 @@ class Publisher:
         told = [bound(*pair) for pair in zip(sockets, addresses, strict=True)]
         self.endpoint = told[0]
         self.replay = told[1] if len(told) > 1 else None
-        # The queue to the thread: its two ends hold one half each.
+        # The queue to the thread is a pair of sockets; each has half of the queue's capacity.
         self._out, self._in = self._context.socket(zmq.PUSH), self._context.socket(zmq.PULL)
         self._out.sndhwm = self._in.rcvhwm = max(1, queue // 2)
         self._out.bind("inproc://queue")
@@ -201,7 +202,7 @@ class Publisher:
                 poller.register(socket, zmq.POLLIN)
         while True:
             ready = dict(poller.poll())
-            # A replay then has all that was published before it was asked for.
+            # A replay then contains everything that was published before it was asked for.
             if not self._forward():
                 return
             if self._router is not None and self._router in ready:

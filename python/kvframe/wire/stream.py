@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """What came before is of no more use; the reason says why."""
+    """The batches before this are void; the reason says why."""
 
     reason: str
 
@@ -103,7 +103,7 @@ class Stream:
     # --- order ----------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Nothing was applied: as at the start."""
+        """Return to the state before any batch was applied."""
         self._last, self._mark = -1, b""
         self._arrived = -1
         # Batches that a replay brought and that may still arrive, by their marks.

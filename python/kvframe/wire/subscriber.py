@@ -59,7 +59,7 @@ class _Source:
 
 
 class Subscriber:
-    """Keeps an index as the publishers of its workers tell.
+    """Keeps an index up to date with the events that the publishers of its workers send.
 
     Nothing runs by itself: call `poll` in a loop, or `run` in a thread. A gap is filled by the
     publisher's replay. A publisher that has started again, or whose lost batches cannot be had,
@@ -131,7 +131,7 @@ class Subscriber:
             self.index.remove_worker(worker)
 
     def watch(self, watcher: Watcher) -> None:
-        """Call this with each batch too, before it is applied."""
+        """Also call ``watcher`` with each batch, before it is applied."""
         self._watcher = watcher
 
     def poll(self, timeout: float = 0.1) -> int:

@@ -52,7 +52,7 @@ fn keys_of(names: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Key>>> {
     }
 }
 
-/// The places of blocks in a prefix; a range is not walked.
+/// Reads the places of blocks in a prefix. A Python range is read by its bounds, without a call per item.
 fn places(depths: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     let Ok(range) = depths.cast::<PyRange>() else { return depths.extract() };
     let (start, step, n) = (range.start()?, range.step()?, range.len()?);

@@ -92,7 +92,7 @@ pub fn in_pool(core: &Core, block: u32) -> Result<(), String> {
     Err(format!("block = {block}: the pool has no such block: it has 0 to {}", total - 1))
 }
 
-/// Blocks, and the generation that each is to have; none where these are not given.
+/// Reads blocks and the generation that each is expected to have; no generations if none are given.
 fn expected(
     blocks: &Bound<'_, PyAny>,
     generations: Option<&Bound<'_, PyAny>>,
@@ -113,7 +113,7 @@ fn expected(
     Ok((blocks, generations))
 }
 
-/// Ids as block tables have them; None for what takes the longer way.
+/// Reads ids in the dtype of block tables. `None` if the general conversion is needed.
 fn plain(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
     let array = blocks.cast::<PyArray1<i32>>().ok().filter(|array| array.is_aligned())?;
     // Copied at once, so that it is not borrowed.

@@ -73,8 +73,8 @@ impl<'py> PromptIds<'py> {
         }
     }
 
-    /// What `work`, which runs no Python, makes of them; None if another thread has made something else
-    /// of the array since: see [`changed`].
+    /// Returns what `work`, which runs no Python, makes of the ids. `None` if another thread has changed the
+    /// array since: see [`changed`].
     pub fn read<T>(&self, work: impl FnOnce(&[u32]) -> T) -> Option<T> {
         match self {
             Self::Array(array) => {
@@ -196,8 +196,8 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
         .collect()
 }
 
-/// What is read without calls of `NumPy`: arrays of the usual dtypes, short lists of ints. None for
-/// anything else, also for what is out of range.
+/// Reads handles without calls of `NumPy`: arrays of the usual dtypes, and short lists of ints. `None` for
+/// anything else, and for values out of range.
 fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
     // Copied at once, so that it is not borrowed.
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
@@ -252,7 +252,7 @@ pub fn writable<'py, T: Element, D: Dimension>(
     })
 }
 
-/// The same, not borrowed any more.
+/// As [`writable`], but ends the borrow and returns a [`Target`].
 pub fn target<'py, T: Element, D: Dimension>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -260,7 +260,7 @@ pub fn target<'py, T: Element, D: Dimension>(
     writable(value, name).map(Target::of)
 }
 
-/// The same of one dimension and one piece of memory.
+/// As [`target`], for a one-dimensional, contiguous array.
 pub fn whole_target<'py, T: Element>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -273,7 +273,7 @@ pub fn whole_target<'py, T: Element>(
     }
 }
 
-/// What a target is refused with that is not as it was given.
+/// The error for a target that has changed since it was given.
 pub fn altered(py: Python<'_>, name: &str) -> PyErr {
     usage(py, format!("{name}: given another type, shape or memory during the call"))
 }

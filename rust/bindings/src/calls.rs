@@ -33,7 +33,7 @@ where
     answer
 }
 
-/// Gives up an object, which may be the last one to hold something with a destructor in Python.
+/// Drops a reference. It may be the last one to an object with a destructor in Python.
 pub fn discard(object: Bound<'_, PyAny>) {
     // SAFETY: we are attached, and the reference is ours.
     unsafe { unwinding::give_up(object.into_ptr()) };
@@ -68,7 +68,8 @@ pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     Ok(list.cast_into::<PyList>()?)
 }
 
-/// The new reference that `work` returns, or the error that it has set; what it is given is alive.
+/// Wraps the new reference that `work` returns, or returns the error that it has set. The caller: the objects
+/// that `work` uses are alive.
 fn new(py: Python<'_>, work: impl FnOnce() -> *mut PyObject) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: we are attached.
     unsafe { Bound::from_owned_ptr_or_err(py, work()) }

@@ -141,7 +141,7 @@ pub fn copies<'py>(
     PyArray1::from_vec(py, row).reshape([count, 3]).ok()
 }
 
-/// The pages that copies write, in order; None if one is written twice.
+/// Returns the pages that copies write, sorted. `None` if a page is written twice.
 fn targets(copies: &[i32]) -> Option<Vec<i32>> {
     let mut targets: Vec<i32> = copies.iter().skip(1).step_by(3).copied().collect();
     targets.sort_unstable();

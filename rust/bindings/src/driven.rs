@@ -58,7 +58,7 @@ pub(crate) struct Link {
     served: Vec<RequestOutcome>,
 }
 
-/// Looks now and then whether Python was interrupted.
+/// Checks at intervals whether Python was interrupted.
 pub(crate) struct Interrupts {
     error: Option<PyErr>,
     asked: Instant,

@@ -15,7 +15,7 @@ use crate::errors::from_core;
 use crate::policy::admission::{PyAdmission, Question, make_admission};
 use crate::tier::{KnownTuple, known};
 
-/// (tick, tier, occasion, free pages, all pages)
+/// What a policy is asked about, as `(tick, tier, occasion, free pages, all pages)`.
 type AboutTuple = (u64, String, u8, u32, u32);
 
 /// One tier's admission policy; `kvframe.tiers` has the face for users.

@@ -44,7 +44,7 @@ impl Listeners {
         self.inner().callbacks.push(callback);
     }
 
-    /// Takes every callback equal to this one off; how many there were.
+    /// Removes every callback that equals this one. Returns how many were removed.
     pub fn remove(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = callback.py();
         // Compared without the lock: a callback's equality is Python code.

@@ -50,7 +50,7 @@ impl Manager {
         core.watch().inspect(|&change| self.listeners.note(change)).is_some()
     }
 
-    /// `with` for work that grows with the pool.
+    /// As `with`, for work whose time grows with the pool.
     pub(crate) fn with_long<T: Send>(
         &self,
         py: Python<'_>,

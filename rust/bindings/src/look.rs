@@ -42,7 +42,7 @@ impl Look {
         look
     }
 
-    /// As if its flags were those of `other`.
+    /// Returns this look with the flags of `other`.
     pub fn with_flags_of(self, other: &Self) -> Self {
         Self { flags: other.flags, ..self }
     }
@@ -53,8 +53,8 @@ impl Look {
     }
 }
 
-/// A caller's array to write into that is not borrowed meanwhile: Python code that runs before it is
-/// written may change it, and then it is written no more.
+/// A caller's array that is written into but is not borrowed meanwhile. Python code that runs before the
+/// write may change it; a changed array is not written.
 pub struct Target<'py, T, D> {
     array: Bound<'py, PyArray<T, D>>,
     look: Look,

@@ -1,5 +1,5 @@
-//! Options by name, at the core's own door: what the core, a built-in policy or a group has no use for
-//! is refused.
+//! Options by name, checked before they reach the core: an option that the core, a built-in policy or a group
+//! does not have is refused.
 
 use kvframe_core::Options;
 use kvframe_core::options::table::Value;
@@ -141,7 +141,7 @@ pub fn check_options(table: &Bound<'_, PyDict>) -> PyResult<Vec<(String, bool, S
     Ok(faults.into_iter().map(|fault| (fault.key(), fault.value.is_some(), fault.limit)).collect())
 }
 
-/// Gives each option to `set` as a number; their names.
+/// Passes each option to `set` as a number. Returns their names.
 ///
 /// # Errors
 /// `ConfigError`: one is no number that can be.

@@ -123,7 +123,7 @@ impl Outputs<'_> {
         self.check_rows(step)
     }
 
-    /// One row for two sequences would hold a table that is neither's.
+    /// Refuses a row that is given for two sequences: it would hold a mixture of two tables.
     fn check_rows(&self, step: &Step<'_>) -> Result<(), String> {
         let (Some(rows), Some(table)) = (&self.rows, self.tables.first()) else { return Ok(()) };
         if rows.is_sorted_by(|a, b| a < b) {

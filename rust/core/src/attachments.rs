@@ -48,7 +48,8 @@ impl Attachments {
         None
     }
 
-    /// This prefix, attached to just now, has no full block; of such, `most` stay.
+    /// Notes that this prefix, which was attached to just now, has no full block. At most `most` such
+    /// prefixes are kept.
     pub fn note_below(&mut self, root: Key, link: Key, tail: Vec<u32>, most: usize) {
         self.below.push_back((root, link, tail));
         while self.below.len() > most {
@@ -67,7 +68,7 @@ impl Attachments {
         }
     }
 
-    /// All that no block keeps goes.
+    /// Drops every handle on a prefix without a full block.
     pub fn drop_below(&mut self) {
         while !self.below.is_empty() {
             self.drop_oldest_below();

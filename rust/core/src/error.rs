@@ -174,7 +174,7 @@ pub enum Error {
     /// The policy cannot serve this pool.
     #[error("the eviction policy: {0}")]
     PolicyRefused(String),
-    /// A name that nothing answers to.
+    /// A name that is not known.
     #[error("{what} {name:?} is unknown; there are {known}")]
     UnknownName {
         /// Kind of thing.

@@ -1,4 +1,4 @@
-//! Blocks that an engine holds by themselves: how often, and which follow which.
+//! Blocks that an engine holds one by one: how often each is held, and which held blocks follow it.
 
 use std::collections::HashMap;
 
@@ -54,7 +54,8 @@ impl HeldBlocks {
         true
     }
 
-    /// Holds `block` once less. False if it is not in hand, or what follows it would be alone.
+    /// Holds `block` once less. False if it is not held, or if this would drop it while a held block follows
+    /// it.
     pub fn drop(&mut self, block: BlockId) -> bool {
         let Some(hand) = self.map.get_mut(&block) else { return false };
         if hand.count > 1 {

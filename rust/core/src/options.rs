@@ -37,10 +37,10 @@ impl Default for Watermarks {
 pub struct Observe {
     /// Say why each prefix ended where it did, and keep the window of the last requests.
     pub statistics: bool,
-    /// About so many evicted keys are remembered, 32 bytes each; no more than the pool has blocks,
-    /// and 64.
+    /// The number of evicted keys that are remembered, 32 bytes each. It is approximate, and at most the
+    /// larger of the pool's blocks and 64.
     pub ghosts: u32,
-    /// Time the life of 1 block in so many; 0: of none.
+    /// Time the life of one block in this many; 0 times none.
     pub sample: u32,
 }
 
@@ -191,7 +191,7 @@ impl Options {
         }
     }
 
-    /// Shares of the pool. A comparison with what is no number is false, and so refused.
+    /// Checks the shares of the pool. A comparison with NaN is false, so NaN is refused.
     fn check_shares(&self, faults: &mut Vec<Fault>) {
         let Watermarks { low, high, critical } = self.watermarks;
         let rules = [
@@ -255,7 +255,7 @@ impl Fault {
         Self { what, group: None, value: Some(value.to_string()), limit }
     }
 
-    /// The same of a key of the group `at`.
+    /// A fault of a key of the group `at`.
     pub fn of_group(
         what: &'static str,
         at: usize,

@@ -10,7 +10,7 @@ use crate::hash::{Key, Space};
 use crate::policy::grow;
 use crate::pool::{BlockId, Pool};
 
-/// Blocks to forget: those that all that is given applies to.
+/// Which blocks to forget: those to which every given condition applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
     /// Computed under this salt.
@@ -113,8 +113,9 @@ impl Origins {
         }
     }
 
-    /// The same of a prefix, of which no request uses a block without those before it. The blocks before
-    /// one that nothing new is learnt of were used by the same session, or by more.
+    /// As [`Self::used`], for a prefix: a request uses no block without the blocks before it. So once a
+    /// block's entry does not change, the blocks before it were used by the same session, or by more, and
+    /// need no look.
     #[inline]
     pub fn used_prefix(&mut self, blocks: &[BlockId], session: u64) {
         for &block in blocks.iter().rev() {
@@ -201,7 +202,7 @@ impl Origins {
         }
     }
 
-    /// The place of a name that so many more blocks have.
+    /// Finds or makes the place of a name, under which `blocks` more blocks are now findable.
     fn enter(&mut self, root: Key, space: Space<'_>, blocks: u32) -> u32 {
         if let Some(&at) = self.places.get(&root) {
             self.names[at as usize].blocks += blocks;

@@ -119,7 +119,7 @@ pub struct Pool {
     cached: u32,
     /// Of each block, owners that wait for a fence; as long as one ever did.
     waits: Vec<u32>,
-    /// Blocks whose owners all do.
+    /// Blocks all of whose owners wait for a fence.
     coming: u32,
     /// Blocks with owners that wait.
     waiting: u32,

@@ -95,13 +95,13 @@ pub struct Sequence {
     pub encoder_tokens: u32,
     /// Whether the publication of that input's blocks is settled.
     pub encoder_published: bool,
-    /// Whether what it has was to be forgotten, by its adapter, salt or session.
+    /// Whether a reset of its adapter, salt or session has applied to it: what it has must be forgotten.
     pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
     pub brought: u32,
     /// The tick of its allocation.
     pub allocated: u64,
-    /// Tokens of a step of its prompt; all of them where it came without.
+    /// The number of tokens in a step of its prompt; `u32::MAX` if the request has no chunk.
     pub chunk: u32,
     /// How often it was touched.
     pub heat: Heat,
@@ -187,7 +187,7 @@ impl Sequence {
     pub fn check_append(&self, count: usize) -> Result<()> {
         match self.known() - self.len {
             0 => {
-                self.check_tokens(count)?;
+                self.check_tokens("append", count)?;
                 check_length("append", count as u64, (self.len, self.max_seq_len))
             }
             more => Err(Error::Invalid {
@@ -202,12 +202,12 @@ impl Sequence {
     ///
     /// # Errors
     /// [`Error::Invalid`] where the request came as keys.
-    pub fn check_tokens(&self, count: usize) -> Result<()> {
+    pub fn check_tokens(&self, what: &'static str, count: usize) -> Result<()> {
         if count == 0 || self.tokens.len() == self.known() as usize {
             return Ok(());
         }
         Err(Error::Invalid {
-            what: "append",
+            what,
             value: count.to_string(),
             limit: "the request came as keys; its tokens are not known".into(),
         })

@@ -1,4 +1,4 @@
-//! Who comes when: by the clock, or after the turn before.
+//! When requests arrive: at their times by the clock, or after the turn before has ended.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -91,7 +91,8 @@ impl Arrivals {
         Some(first)
     }
 
-    /// `request` has ended, or will never be served: the turn after it is on its way.
+    /// Notes that `request` has ended, or will never be served. The arrival time of the turn after it is now
+    /// known.
     pub fn ended(&mut self, request: usize, now: f64) {
         if let Some(Some(turn)) = self.next_turn.get(request) {
             self.turns.push(Reverse(Arrival { time: now + turn.time, request: turn.request }));

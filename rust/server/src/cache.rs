@@ -19,7 +19,7 @@ impl From<Error> for Stopped {
     }
 }
 
-/// The manager and who is asked for victims.
+/// The manager, and the host that is asked for victims.
 pub(crate) struct Cache<'a> {
     pub manager: &'a mut Manager,
     pub host: &'a mut dyn Host,

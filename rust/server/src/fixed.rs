@@ -1,9 +1,8 @@
 //! The server with two rates: one prompt is computed after the other, running sequences do not slow each
 //! other down, and a request waits for the blocks of its prompt and its answer together.
 //!
-//! That is the replay by the clock (`kvframe bench run --mode timed`), reported as a server. It has no
-//! steps, so that the options of [`crate::ServerOptions`] on batches, on order and on sessions say
-//! nothing here.
+//! This is the replay by the clock (`kvframe bench run --mode timed`), reported as a server. It has no steps,
+//! so the options of [`crate::ServerOptions`] on batches, order and sessions have no effect.
 
 use kvframe_core::Manager;
 use kvframe_trace::Trace;

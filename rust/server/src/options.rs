@@ -1,12 +1,12 @@
 //! How a server is configured.
 
-/// Who of those that wait comes in first. A preempted request comes before all others.
+/// Which waiting request is admitted first. A preempted request comes before all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueOrder {
     /// In the order of arrival.
     #[default]
     Fcfs,
-    /// The highest priority of its class, then in the order of arrival.
+    /// The request whose class has the highest priority, then in the order of arrival.
     Priority,
     /// The shortest prompt, then in the order of arrival.
     Shortest,

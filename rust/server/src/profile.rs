@@ -15,7 +15,7 @@ pub struct Batch {
     pub prefill_tokens: u32,
     /// Pairs of such a token and a token that it attends to, itself included.
     pub prefill_pairs: u64,
-    /// Pairs that chunks of fewer than [`Batch::SHORT_CHUNK`] tokens would have more if they had so many.
+    /// Pairs that would be added if each chunk of fewer than [`Batch::SHORT_CHUNK`] tokens had that many.
     pub short_chunk_pairs: u64,
     /// Sequences that compute one token of their answer.
     pub n_decode: u32,

@@ -76,8 +76,8 @@ impl<'a> Prompts<'a> {
         self.prompt(j) >= self.known(i) && after.get(..blocks) == before.get(..blocks)
     }
 
-    /// Request `i`, as far as it has come. Its blocks from `own_from` on get keys of their own where
-    /// another's could be found that must not be: the last token known is always computed.
+    /// Makes request `i`, with the tokens that it knows so far. Its blocks from `own_from` on get unique keys
+    /// if otherwise a hit could cover its last known token, which is always computed.
     pub fn ask(
         &self,
         i: usize,
@@ -124,8 +124,8 @@ impl<'a> Prompts<'a> {
         }
     }
 
-    /// Nodes of the blocks that another request may have: those of the prompt, and of the answer where
-    /// the turn after goes on from it.
+    /// Nodes of the blocks that another request can share: those of the prompt, and those of the answer if
+    /// the next turn's prompt goes on from it.
     fn shared(&self, i: usize) -> Cow<'_, [u32]> {
         let j = self.continued.get(i).copied().flatten().unwrap_or(i);
         self.trace.prefix(j, self.trace.blocks(j, Mode::Engine) as usize)

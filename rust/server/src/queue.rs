@@ -49,7 +49,8 @@ impl Queue {
         self.waiters.insert(waiter);
     }
 
-    /// Who comes in next; `cached` says how many tokens of a request's prompt are cached now.
+    /// The request that is admitted next. `cached` returns how many tokens of a request's prompt are cached
+    /// now.
     pub fn first(&self, mut cached: impl FnMut(usize) -> u32) -> Option<Waiter> {
         let first = *self.waiters.first()?;
         let by_prefix = self.order == QueueOrder::LongestPrefix

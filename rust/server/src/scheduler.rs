@@ -126,8 +126,8 @@ impl<'a> Scheduler<'a> {
         Ok(preempted)
     }
 
-    /// Slots for `count` tokens more of a running sequence, to the end of a block: it takes as many
-    /// blocks as it would for these tokens alone. False for want of room.
+    /// Gets slots for `count` more tokens of a running sequence, up to the end of a block. That takes no more
+    /// blocks than these tokens alone would. False for want of room.
     fn make_slots(&mut self, at: usize, count: u32) -> Result<bool, Stopped> {
         let one = &self.running[at];
         let until = one.computed + count;

@@ -102,7 +102,8 @@ impl Simulation<'_> {
         any && self.arrivals.next().is_none()
     }
 
-    /// Lets the clock run over one step, or over all that follow and are decided likewise. How many.
+    /// Advances the clock over one step, or over all following steps that would be decided the same way.
+    /// Returns the number of steps.
     fn advance(&mut self, Scheduled { mut batch, is_steady }: Scheduled) -> u32 {
         let running = &self.scheduler.running;
         let most = if is_steady && !self.options.every_step {
@@ -140,7 +141,8 @@ impl Simulation<'_> {
         self.report.decode_tokens += u64::from(batch.n_decode) * u64::from(steps);
     }
 
-    /// The time since their last token, of all that sample another in the step from `start` on.
+    /// Records the time since the last token for every sequence that samples a token in the step from `start`
+    /// on.
     #[allow(clippy::float_cmp)] // a sequence that sampled at the end of the last step has its very time
     fn note_gaps(&mut self, start: f64) {
         let mut regular = 0;

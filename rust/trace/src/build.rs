@@ -39,7 +39,8 @@ pub(crate) struct Builder<'a> {
     max_listed: usize,
 }
 
-/// Most nodes that are listed request by request, 4 bytes each; beyond, their parents have to do.
+/// The most nodes that are listed request by request, at 4 bytes each. Beyond that, chains are read from the
+/// parents.
 const MAX_LISTED: usize = 1 << 26;
 
 impl<'a> Builder<'a> {
@@ -186,8 +187,8 @@ impl<'a> Builder<'a> {
         self.trace.listed = false;
     }
 
-    /// Hands every request to `sink`, and lists no nodes. Parents are kept as long as they are few, as rows of the compact
-    /// form refer to them, and as requests are to be sorted first.
+    /// Passes every request to `sink` and lists no nodes. Parents are kept while they are few, while rows of
+    /// the compact form refer to them, and while requests still have to be sorted.
     pub fn into_sink(mut self, sink: &'a mut dyn Sink) -> Self {
         self.sink = Some(sink);
         self.trace.listed = false;

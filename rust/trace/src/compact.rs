@@ -13,7 +13,7 @@
 //! | `shared_blocks` | how many blocks are that request's, from the root on |
 //! | `new_blocks` | how many follow that no request above has |
 //!
-//! Ids are not kept: what two requests share is all a cache can see of them.
+//! Ids are not kept: a cache depends only on which blocks two requests share.
 
 use serde::{Deserialize, Serialize};
 

@@ -97,8 +97,8 @@ impl Trace {
         *self = sorted;
     }
 
-    /// The same requests in blocks of `factor` times as many tokens. A last block that is not full
-    /// any more has a node only where the last block of this trace has one.
+    /// The same requests in blocks of `factor` times as many tokens. If a request's last block is no longer
+    /// full, it has a node only if the last block of this trace has one.
     ///
     /// # Errors
     /// A sentence, where such blocks are too large.

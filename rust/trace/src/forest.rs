@@ -45,10 +45,10 @@ pub struct Trace {
     pub block_size: u32,
     /// In order of time; rows of equal time keep the file's order.
     pub requests: Vec<TraceRequest>,
-    /// The nodes of all requests, one chain after the other, each from the root on. Empty where there are so many that
-    /// their parents have to do.
+    /// The nodes of all requests, one chain after the other, each from the root on. Empty if there are too
+    /// many to list; chains are then read from `parents`.
     pub nodes: Vec<u32>,
-    /// Whether `nodes` has them.
+    /// Whether `nodes` holds the chains.
     pub(crate) listed: bool,
     /// Parent of each node, [`ROOT`] where a chain starts.
     pub parents: Vec<u32>,
@@ -58,7 +58,8 @@ pub struct Trace {
     pub classes: Vec<String>,
     /// Class of each request: its place in `classes` plus 1, or 0 for none. Empty where no row names one.
     pub class_of: Vec<u8>,
-    /// Whether an id stood behind different ids: ids are then of single blocks, and were chained by the reader.
+    /// Whether one id was seen behind different ids. Such ids name single blocks, not prefixes, and the
+    /// reader has chained them.
     pub ids_repeat: bool,
     /// Bytes read, after decompression.
     pub bytes: u64,

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use crate::forest::ROOT;
 
-/// One id in so many is looked at for whether it stands under several parents, and so many of them at most.
+/// One id in `SAMPLE` is checked for whether it occurs under several parents, and at most `SAMPLES` ids are.
 const SAMPLE: u64 = 16;
 const SAMPLES: usize = 1 << 18;
 

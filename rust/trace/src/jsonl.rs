@@ -1,6 +1,7 @@
-//! Mooncake JSONL: one object a line with `timestamp` (ms), `input_length`, `output_length` and `hash_ids`; `block_size`
-//! `session_id` and `type` if there, every other key ignored. Rows that name `chat_id` and `parent_chat_id` are of
-//! Qwen-Bailian's form, which has the same keys, and its times in seconds; a chat is of its parent's session.
+//! Mooncake JSONL: one object a line, with `timestamp` (ms), `input_length`, `output_length` and `hash_ids`,
+//! and optionally `block_size`, `session_id` and `type`. Every other key is ignored. Rows that name `chat_id`
+//! and `parent_chat_id` are in Qwen-Bailian's form: it has the same keys, but times in seconds, and a chat
+//! belongs to the session of its parent.
 
 use crate::build::{Builder, Head};
 use crate::error::TraceError;

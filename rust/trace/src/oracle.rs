@@ -10,7 +10,7 @@ use crate::time::TimeUnit;
 
 /// Bytes of a record.
 pub(crate) const RECORD: usize = 24;
-/// Tokens a block where the caller does not say: an access then counts as one token.
+/// The block size in tokens if the caller gives none: an access then counts as one token.
 const BLOCK_SIZE: u32 = 1;
 
 /// Reads every record into `builder`.

@@ -71,7 +71,8 @@ pub struct Profile {
     uses: Option<Vec<u32>>,
 }
 
-/// Whole blocks of a request that hit from a capacity on, one more with each block of it, and then a partial one.
+/// Blocks of a request that hit from a capacity on: whole blocks, of which each further block of capacity
+/// adds one, and then a partial one.
 #[derive(Clone, Copy, Debug)]
 struct Reuse {
     request: u32,
@@ -314,7 +315,8 @@ impl Profile {
         self.last[node as usize]
     }
 
-    /// Notes that the blocks at these depths hit with more than `newer` blocks: the first with one more. The tokens.
+    /// Notes that the blocks at these depths hit in a cache of more than `newer` blocks: the first with one
+    /// block more, the next with two, and so on. Returns their tokens.
     fn reuse(&mut self, newer: u64, depths: Range<usize>, input: u32, index: usize) -> u64 {
         let size = self.block_size;
         let most = newer as usize + depths.len() + 2;
@@ -343,7 +345,7 @@ impl Profile {
         tokens
     }
 
-    /// Nodes whose last user is request `index` or one before it.
+    /// The number of nodes that were last used by request `index` or an earlier one.
     fn below(&self, index: u32) -> u64 {
         let (mut at, mut sum) = (index as usize + 1, 0_u32);
         while at > 0 {

@@ -78,7 +78,7 @@ pub trait Host {
     /// The next request of the trace, in its order, was served or rejected.
     fn served(&mut self, _outcome: RequestOutcome) {}
 
-    /// Makes `n` victims known to the manager (see [`Manager::candidates`]). False stops the replay.
+    /// Makes `n` victims known to the manager. False stops the replay.
     fn judge(&mut self, _manager: &mut Manager, _n: u32) -> bool {
         false
     }

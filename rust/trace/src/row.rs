@@ -45,7 +45,7 @@ pub(crate) struct Ids {
     pub raw: Vec<u64>,
     /// Whether an id of any row was negative.
     pub negative: bool,
-    /// Whether an id of any row was 2^63 or more, which negative ones would be taken for.
+    /// Whether an id of any row was 2^63 or more: a negative id would have the same bits.
     pub high: bool,
 }
 

@@ -58,7 +58,7 @@ pub(crate) enum Stamp {
 }
 
 impl Stamp {
-    /// `None`: as milliseconds, 64 bits do not hold it.
+    /// `None` if the time in milliseconds does not fit into 64 bits.
     pub fn from_f64(value: f64) -> Option<Self> {
         rounded(value).map(|_| Self::Fraction(value))
     }

@@ -54,7 +54,7 @@ def named(gathered: Gathered) -> list[str]:
 
 
 def roles(gathered: Gathered) -> dict[str, str]:
-    """What is the baseline (lru), and what is a bound that no engine can run."""
+    """The policies with a role: the baseline (lru), and the bounds that no engine can run."""
     return {
         name: "baseline" if name == BASELINE else "limit" if name == BOUND else "bound"
         for name in gathered.policies

@@ -55,7 +55,7 @@ def write(gathered: Gathered, title: str | None = None) -> str:
         "data": data,
         "script": "\n".join(['"use strict";', *(read[name] for name in _SCRIPTS)]),
     }
-    # At once: what is put in is never taken for a place to fill.
+    # All places are filled in one pass, so that inserted text is never taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read["document.html"])
 
 

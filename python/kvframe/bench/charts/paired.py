@@ -1,4 +1,4 @@
-"""Rates of policies by size, and what the difference of any two of them is worth.
+"""Rates of policies by size, with an interval for the difference of every two policies.
 
 As in `kvframe.bench.bootstrap`, sessions are resampled whole, and all policies and sizes see the
 same draws. A reader picks any pair at any size, so intervals are as wide as the largest studentised

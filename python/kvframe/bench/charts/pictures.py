@@ -106,7 +106,7 @@ def save(charts: Sequence[Chart], look: Look, folder: Path, suffix: str) -> int:
 
 
 def file_name(chart: Chart) -> str:
-    """What tells a chart apart, in a name that every file system takes."""
+    """A file name made of the chart's title, which every file system accepts."""
     return re.sub(r"[^a-z0-9.]+", "-", chart.title.lower().replace(",", "")).strip("-.")[:150]
 
 

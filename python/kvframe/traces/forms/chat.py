@@ -1,7 +1,7 @@
 """Text: conversations and requests as chat data sets, gateways and batches keep them.
 
 A prompt is its messages one after the other, each under a line with its role, tokenised message by
-message. A model's own chat template adds a few tokens here and there; what prompts share stays.
+A model's own chat template adds a few tokens in places. The prefixes that prompts share stay.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _event(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def windowed(rows: Iterator[Numbered]) -> Iterator[Numbered]:
-    """Rows by time, where each is at most `WINDOW` places from its own."""
+    """Sort rows by time, if each is at most `WINDOW` places away from where it belongs."""
     return by_session(_singles(rows))
 
 

@@ -131,7 +131,7 @@ class OracleGeneral(_Native):
         whole = len(head.data) // _RECORD.size * _RECORD.size
         above = 0
         for at, (time, _, size, following) in enumerate(_RECORD.iter_unpack(head.data[:whole]), 1):
-            # An access says which number its object's next one has, so it is never behind.
+            # A record gives the number of its object's next access, which is always a later one.
             if time < above or size == 0 or not (following == -1 or following > at):
                 return False
             above = time

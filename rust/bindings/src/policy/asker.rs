@@ -164,7 +164,8 @@ impl Arrays {
     }
 }
 
-/// Whether it is no failure of the policy's, but the user's wish: all else that a policy raises is one.
+/// Whether the error is the user's wish to stop, such as an interrupt. Every other error that a policy raises
+/// is a failure of the policy.
 pub fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py)
 }

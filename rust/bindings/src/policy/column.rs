@@ -18,7 +18,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// The one that policies call so.
+    /// The column that policies know by this name.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "block" => Some(Self::Block),
@@ -82,7 +82,7 @@ fn number<'py, T: Element + Copy + 'static>(
     if floats { array.put(py, true, values.map(float)) } else { array.put(py, true, values) }
 }
 
-/// Exact up to 2^53, which no clock of operations reaches.
+/// Converts to float64. That is exact up to 2^53, which no clock of operations reaches.
 fn tick(tick: u64) -> f64 {
     tick as f64
 }

@@ -20,7 +20,7 @@ const LONG_BLOCKS: u32 = 1 << 12;
 /// Events that wait for the next decision at the most.
 const MANY_EVENTS: usize = 1 << 16;
 
-/// What of an eviction policy lies outside the core.
+/// The part of an eviction policy that lies outside the core.
 pub enum Outside {
     /// It is a built-in one.
     Nothing,

@@ -61,7 +61,7 @@ impl Layout {
                 unit = lcm(unit, u64::from(group.units));
             }
             if let GroupKind::Chunked { chunk } = group.kind {
-                // No sequence is as long as that: from there on it is no matter.
+                // No sequence is that long, so larger periods need no exact value.
                 chunks = lcm(chunks, u64::from(chunk)).min(NO_PERIOD);
             }
         }
@@ -69,7 +69,7 @@ impl Layout {
         for interval in groups.iter().filter_map(|group| group.interval).filter(|&each| each > 0) {
             step = lcm(step, u64::from(interval));
         }
-        // The end of the prompt alone is what some group promises: no other boundary can be hit.
+        // Some group promises only the end of the prompt, so no other boundary can be hit.
         if groups.iter().any(|g| g.interval == Some(0)) {
             step = 0;
         }
@@ -144,8 +144,8 @@ impl Layout {
         self.uniform
     }
 
-    /// Refuses, with the reason, groups that are not all full attention or sliding windows in blocks of
-    /// one unit: what works on whole rows of blocks has to know no other.
+    /// Refuses, with the reason, groups other than full attention or sliding windows with blocks of one unit.
+    /// Functions that work on whole rows of blocks support only those.
     ///
     /// # Errors
     /// The limit that an [`crate::Error::Invalid`] names.
@@ -231,7 +231,7 @@ impl Layout {
 
     fn serves_some(&self, group: usize, block: usize, prompt: u32) -> bool {
         let end = (block as u64 + 1) * u64::from(self.groups[group].span);
-        // A later boundary needs what is later: the first one after the block decides.
+        // A later boundary needs later blocks, so only the first boundary after the block matters.
         (self.step > 0 && self.serves(group, block, end.next_multiple_of(u64::from(self.step))))
             || self.serves_end(group, block, prompt)
     }

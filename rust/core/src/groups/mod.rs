@@ -25,8 +25,8 @@ pub struct Group {
     pub units: u32,
     /// Its KV is computed only up to this many tokens behind what is committed (a draft model).
     pub lag: u32,
-    /// Which boundaries stay findable: all that can be (`None`), every so many tokens and the end of
-    /// the prompt, or (0) the end of the prompt alone.
+    /// Which boundaries stay findable. `None`: all that can be. `n` above 0: every `n` tokens, and the end of
+    /// the prompt. 0: only the end of the prompt.
     pub interval: Option<u32>,
 }
 

@@ -26,9 +26,9 @@ impl Pace {
 }
 
 impl Layout {
-    /// Blocks that a sequence of `len` tokens holds at some time, whatever is found of its prompt:
-    /// exact where that is more than `room`, else from above. The groups need not peak at the same
-    /// length.
+    /// The number of blocks that a sequence of `len` tokens holds at its peak, whatever is found of its
+    /// prompt. It is exact if it is above `room`, and an upper bound otherwise. The groups need not peak at
+    /// the same length.
     pub fn least(&self, len: u32, encoder: u32, pace: Pace, room: u64) -> u64 {
         if self.gives_up() {
             self.most(len, encoder, pace, room)
@@ -37,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// The same where some group gives blocks up.
+    /// [`Layout::least`] for layouts in which some group gives blocks up.
     fn most(&self, len: u32, encoder: u32, pace: Pace, room: u64) -> u64 {
         let crossing = self.cross_blocks(encoder);
         let sum = |of: &dyn Fn(&super::GroupReach) -> u32| -> u64 {
@@ -75,9 +75,9 @@ impl Layout {
         once(first).filter(|&at| at < end).chain(begins).map(|at| held(at as u32)).max()
     }
 
-    /// The most that `held` says of the steps from `start` on, each given by the length that is
-    /// computed before it and the one that has slots in it. It is asked as [`Layout::peak`] asks: of
-    /// the last period of steps, and there of those that are the first to reach into a block.
+    /// The maximum of `held` over the steps from `start` on. A step is given by two lengths: the tokens
+    /// computed before it, and the tokens that have slots in it. As in [`Layout::peak`], this asks only for
+    /// steps in the last period, and only for those that are the first to reach into a block.
     pub fn peak_in_steps<N: Ord>(
         &self,
         start: u32,

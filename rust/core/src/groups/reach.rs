@@ -105,7 +105,7 @@ impl GroupReach {
         most.min(self.blocks(tokens))
     }
 
-    /// The same, from above, for a prompt that comes in steps.
+    /// An upper bound of [`GroupReach::most`] for a prompt that comes in steps.
     pub fn most_in_steps(&self, pace: Pace) -> u32 {
         let run = |tokens: u32| {
             let tokens = tokens.saturating_add(self.lag).saturating_add(pace.chunk);
@@ -124,8 +124,8 @@ impl GroupReach {
         most.min(self.blocks(pace.prompt))
     }
 
-    /// The most blocks that one chunk lies in, with what lags behind its end: one that does not begin
-    /// with a block reaches into one more.
+    /// The most blocks that one chunk can touch, with the tokens that lag behind its end. A chunk that does
+    /// not start at a block boundary touches one block more.
     fn longest_chunk(&self, tokens: u32, chunk: u32) -> u32 {
         let (span, tokens) = (u64::from(self.span), u64::from(tokens));
         let (chunk, lag) = (u64::from(chunk), u64::from(self.lag));

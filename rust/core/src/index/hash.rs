@@ -12,10 +12,10 @@ use crate::pool::{BlockId, Pool, State};
 /// Findable blocks by key. A key may have several copies.
 #[derive(Debug)]
 pub struct HashIndex {
-    /// One block a key: of several copies the lowest id.
+    /// One block for each key: the lowest id, if the key has several copies.
     table: HashTable<BlockId>,
-    /// All copies of the keys that have several. Beside the table, since blocks of one key would all
-    /// stand in one another's way there.
+    /// All copies of the keys that have several. They are kept outside the table, because entries with equal
+    /// keys collide there.
     copies: HashMap<Key, BTreeSet<BlockId>>,
     /// Copies that are not in the table.
     more: usize,

@@ -6,7 +6,7 @@ use crate::pool::{BlockId, Pool};
 /// Changes since they were last delivered.
 #[derive(Debug, Default)]
 pub struct Mirror {
-    /// Blocks that came or went, in the order of their first change; each once.
+    /// Blocks that became findable or ceased to be, each listed once, in the order of their first change.
     touched: Vec<BlockId>,
     waiting: Vec<bool>,
     /// The key under which each block was last delivered as findable, if it was.

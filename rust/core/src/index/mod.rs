@@ -1,4 +1,4 @@
-//! From prompts to resident blocks.
+//! Finds the resident blocks of a prompt's prefix.
 
 mod hash;
 mod mirror;
@@ -109,7 +109,7 @@ impl Index {
         }
     }
 
-    /// Makes `block` findable under `key` alone, which is taken at its word.
+    /// Makes `block` findable under `key` alone. No tokens are compared with the key.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a tree of tokens.

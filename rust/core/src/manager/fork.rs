@@ -106,7 +106,7 @@ impl Manager {
         }
         let sequence = self.sequences.get_mut(child)?;
         sequence.tables = tables;
-        // Whether the child has room to grow, too, was never checked.
+        // The child has room to share; room for it to grow was not checked.
         (sequence.full_sequence_must_fit, sequence.usage) = (false, Usage::default());
         if joined > 0 {
             self.transfers.add_joiner(joined, child);

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::hash::HashAlgo;
 use crate::index::IndexKind;
 
-/// The value of an option, in the types that a configuration has.
+/// The value of an option, as one of the types of a configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// On or off.
@@ -23,14 +23,14 @@ pub(super) trait Setting: Sized {
     /// Takes a value.
     ///
     /// # Errors
-    /// What it must be.
+    /// A [`Wrong`] that says what the value must be.
     fn of(value: &Value) -> std::result::Result<Self, Wrong>;
 
     /// As a value.
     fn shown(&self) -> Value;
 }
 
-/// What is wrong with a value: what it must be, or an error of its own.
+/// Why a value is refused: what it must be, or an error of its own.
 pub(super) enum Wrong {
     Limit(&'static str),
     Error(Error),
@@ -119,7 +119,7 @@ macro_rules! keys {
             /// Sets the option of a key; false if there is no such key.
             ///
             /// # Errors
-            /// [`Error::Invalid`] or [`Error::UnknownName`]: the value is none of the option's.
+            /// [`Error::Invalid`] or [`Error::UnknownName`]: the option does not accept the value.
             pub fn set(&mut self, key: &str, value: &table::Value) -> Result<bool> {
                 match key {
                     $($key => self.$($field).+ = table::taken($name, value)?,)*

@@ -25,17 +25,18 @@ impl Hint {
     }
 }
 
-/// How a hint was taken.
+/// The outcome of a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HintStatus {
     /// Done.
     Accepted,
     /// Done for the front of it: pins may hold no more.
     Clipped,
-    /// Requests of the session run: done for what it has given up, and again once they have ended. A
-    /// pin is not made later: ask again.
+    /// Requests of the session are running. The hint was applied to the blocks that the session has
+    /// given up, and is applied again once those requests have ended. A pin is not made later, so
+    /// the caller has to ask again.
     Deferred,
-    /// Not done: pins hold as much as they may, or sessions are not tracked.
+    /// Not done: pins have reached their limit, or sessions are not tracked.
     Refused,
     /// The session has nothing.
     Missing,

@@ -12,7 +12,7 @@ const SHARED: u64 = u64::MAX;
 /// A block's place in the list of the session that has it alone.
 #[derive(Debug, Clone, Copy)]
 struct Link {
-    /// 0 until a sequence gives the block up.
+    /// The session's number; 0 until a sequence of it gives the block up.
     session: u64,
     generation: u32,
     before: BlockId,
@@ -51,7 +51,7 @@ impl Sessions {
         }
     }
 
-    /// One ended: what is due for the session now, if anything.
+    /// Notes that a request of `session` has ended. Returns the hint that is due now, if any.
     pub fn end(&mut self, session: u64) -> Option<Hint> {
         let entry = self.entries.get_mut(&session)?;
         entry.running = entry.running.saturating_sub(1);
@@ -68,7 +68,7 @@ impl Sessions {
         self.entries.get(&session).is_some_and(|entry| entry.running > 0)
     }
 
-    /// Leaves `hint` to be taken once nothing of the session runs; it replaces the one before.
+    /// Stores `hint` until no request of the session runs. It replaces an earlier one.
     pub fn defer(&mut self, session: u64, hint: Hint) {
         if let Some(entry) = self.entries.get_mut(&session) {
             entry.due = Some(hint);

@@ -10,7 +10,7 @@ pub struct RetentionState {
     on: bool,
     /// The time as the caller passed it last.
     time: u64,
-    /// By block; of this life of the block if the generation says so.
+    /// The term of each block. It is valid only if its generation is the block's present one.
     terms: Vec<Term>,
     /// Blocks by the time at which their priority changes.
     timers: Timers,
@@ -49,13 +49,14 @@ impl RetentionState {
     pub fn ask(&mut self, pool: &mut Pool, block: BlockId, keep: Keep, own: bool) -> bool {
         let generation = pool.generation(block);
         let term = Term::new(keep, self.time, generation);
-        // If it is another's, who computed it asked for nothing.
+        // If another request computed the block, that request asked for nothing, so the default term counts
+        // too.
         let other = || (!own).then(|| Term::new(Keep::default(), self.time, generation));
         let before = self.term(pool, block).or_else(other);
         self.put(pool, block, before.map_or(term, |before| before.or(term, self.time)))
     }
 
-    /// Gives a findable block a priority, whatever it had. Whether it is another now.
+    /// Gives a findable block a priority, whatever it had. Returns whether its priority has changed.
     pub fn force(&mut self, pool: &mut Pool, block: BlockId, keep: Keep) -> bool {
         self.put(pool, block, Term::new(keep, self.time, pool.generation(block)))
     }
@@ -74,7 +75,7 @@ impl RetentionState {
         self.term(pool, block)?.changes(self.time)
     }
 
-    /// The next block whose priority has changed by the time that it is.
+    /// Applies the next priority change that is due by now, and returns its block.
     pub fn lapse(&mut self, pool: &mut Pool) -> Option<BlockId> {
         while let Some(block) = self.timers.pop_until(self.time) {
             if pool.is_findable(block)

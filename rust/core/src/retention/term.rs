@@ -107,7 +107,7 @@ impl Retention {
 /// What a block has of a [`Keep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Term {
-    /// Generation of the block, and 1: none where it is 0.
+    /// The block's generation plus 1; 0 if there is no term.
     life: u64,
     peak: u8,
     then: u8,
@@ -129,7 +129,7 @@ impl Term {
         }
     }
 
-    /// The same for the life of another block.
+    /// This term, made for the block's life of that generation.
     pub fn of(self, generation: u32) -> Self {
         Self { life: u64::from(generation) + 1, ..self }
     }

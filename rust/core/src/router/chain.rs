@@ -1,4 +1,4 @@
-//! Blocks of an event are placed, each behind the one before, and make room for themselves.
+//! Places the blocks of an event, each behind the one before it, and makes room for them.
 
 use super::holders::{BlockHolders, Holder};
 use super::leaves::Leaf;
@@ -106,8 +106,8 @@ impl Nodes {
         (new, known)
     }
 
-    /// A worker holds the next block; false if there is no room for it but its own chain's. `more`: one
-    /// more follows, which is likely to be new, too.
+    /// Places the next block, which a worker holds. Returns false if the only room for it is that of its own
+    /// chain. `more` says that another block follows, which is probably new as well.
     #[inline]
     pub fn place(&mut self, chain: &mut Chain, key: u64, holder: Holder, more: bool) -> bool {
         if let Some(row) = self.find(key) {
@@ -202,7 +202,7 @@ impl Nodes {
         true
     }
 
-    /// The leaf that was used least lately is forgotten for all workers; false if there is none but
+    /// Forgets the least recently used leaf for all workers. Returns false if there is no leaf except
     /// `spared`.
     fn drop_one(&mut self, spared: Option<Row>) -> bool {
         let mut kept = None;

@@ -33,14 +33,14 @@ impl Leaves {
         self.heap.push(Reverse(leaf));
     }
 
-    /// A leaf that may well go, or stop being one, with the next call.
+    /// Queues a leaf that is likely to be dropped, or to stop being a leaf, with the next call.
     pub fn push_front(&mut self, leaf: Leaf) {
         if let Some(before) = self.front.replace(leaf) {
             self.push(before);
         }
     }
 
-    /// A block is gone: whether it is queued elsewhere is found out late.
+    /// Notes that a block is gone. If it is still in the heap, its entry is dropped when its turn comes.
     #[inline]
     pub fn forget_front(&mut self, row: Row) {
         if self.front.is_some_and(|front| front.row == row) {

@@ -154,7 +154,8 @@ impl Router {
         slot as u32
     }
 
-    /// A worker is gone with all it held; what still comes from it is ignored. Blocks its ranks held.
+    /// Removes a worker with everything it held. Later events of it are ignored. Returns how many blocks its
+    /// ranks held; `None` if it is not known.
     pub fn remove_worker(&mut self, name: u64) -> Option<usize> {
         self.slots.get(&Rank::from(name))?;
         let mut held = 0;

@@ -177,9 +177,10 @@ impl Nodes {
         }
     }
 
-    /// A block behind `row` that was last used at `used` is gone. Whether nothing keeps `row` any more.
+    /// Notes that a block behind `row`, last used at `used`, is gone. Returns whether nothing keeps `row`
+    /// now.
     fn lose_child(&mut self, row: Row, used: u32) -> bool {
-        // Who used the child had the parent as well.
+        // A use of the child was also a use of the parent.
         let used = self.used(row).max(used);
         self.touch(row, used);
         let children = self.children(row);
@@ -281,7 +282,7 @@ impl Nodes {
         let mut run = 0;
         for (((there, holders), parents), keys) in columns.zip(keys.chunks_exact(LANES)) {
             let before = row + run as Row;
-            // What differs anywhere, without a branch a block.
+            // Collects the differences of all words, without a branch for each block.
             let mut other = 0;
             for i in 0..LANES {
                 other |= (there[i] ^ keys[i]) | (holders[i].word() ^ held);
@@ -332,7 +333,7 @@ impl Nodes {
         self.leaves.refill(leaves);
     }
 
-    /// Memory that is no longer needed goes back.
+    /// Gives memory back that is no longer needed.
     pub fn tidy(&mut self) {
         if self.leaves.len() > 2 * self.rows().max(FEW) {
             self.queue_again();

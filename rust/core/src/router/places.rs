@@ -8,7 +8,7 @@ use crate::hash::fold;
 /// The row of a block in every column.
 pub(super) type Row = u32;
 
-/// Of ten entries, so many may be taken.
+/// Of ten entries, this many may be in use before the table grows.
 const FULL: usize = 7;
 /// The least number of entries.
 const LEAST: usize = 16;
@@ -94,7 +94,7 @@ impl Places {
             hole = (hole + 1) & mask;
         }
         self.len -= 1;
-        // What was pushed on by others moves back, so that no lookup ends at the hole.
+        // Entries that were displaced past the hole move back, so that no lookup stops there too early.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;

@@ -1,4 +1,4 @@
-//! What a step under check leaves of a sequence.
+//! The lengths and state of a sequence while the lists of a step are checked.
 
 use super::{Sequence, check_filled};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// name it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mark {
-    /// The number of the step that says it; an older one says nothing any more.
+    /// The number of the step that this mark belongs to. A mark of an earlier step is void.
     pub step: u64,
     /// Tokens with slots, less those cut.
     pub len: u32,
@@ -17,7 +17,7 @@ pub struct Mark {
     pub missing: u32,
     /// Tokens committed.
     pub committed: u32,
-    /// Whether a token may be appended as the sequence is; unless it is cut.
+    /// Whether a token may be appended to the sequence in its present state, before any cut by this step.
     pub open: bool,
     /// Whether the step cuts it.
     pub cut: bool,

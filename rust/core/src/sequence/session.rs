@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// Set in the number of every session that has a name: engines that count sessions do not get there.
+/// Set in the number of every session that has a name. Engines that number sessions themselves do not reach
+/// it.
 const NAMED: u64 = 1 << 63;
 
 /// The number that stands for a session's name, the same in every process and on every machine: the

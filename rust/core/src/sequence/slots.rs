@@ -19,7 +19,7 @@ struct SequenceSlot {
 #[derive(Debug, Default)]
 pub struct Sequences {
     slots: Vec<SequenceSlot>,
-    /// One a slot: what a step notes down while it is checked.
+    /// A mark for each slot: what a step has noted about its sequence while it is checked.
     marks: Vec<Mark>,
     vacant: Vec<u32>,
 }
@@ -62,7 +62,7 @@ impl Sequences {
         self.vacant.push(seq as u32);
     }
 
-    /// The same, but returns the sequence's state.
+    /// Removes the sequence as [`Sequences::remove`] does, and returns its state.
     pub fn take(&mut self, seq: SeqId) -> Sequence {
         let sequence = std::mem::take(&mut self.slots[seq as u32 as usize].sequence);
         self.remove(seq);
@@ -107,7 +107,8 @@ impl Sequences {
         self.check(seq).map(|at| &mut self.slots[at].sequence)
     }
 
-    /// The mark of a sequence in the step numbered `step`, begun if it is the first time there.
+    /// The mark of a sequence in the step numbered `step`. It starts afresh the first time that this step
+    /// asks for it.
     ///
     /// # Errors
     /// As [`Sequences::get`].
@@ -127,7 +128,7 @@ impl Sequences {
         live.map(|slot| (slot.handle, &slot.sequence))
     }
 
-    /// What live sequences compute from now on stays their own.
+    /// Makes live sequences private: the blocks that they compute from now on are not published.
     pub fn make_private(&mut self) {
         for slot in &mut self.slots {
             slot.sequence.private |= slot.handle != 0;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::pool::{BlockId, NIL};
 
-/// A table a group; that of the only group, the common case, lies within the sequence.
+/// One block table for each group. The table of the only group, the common case, lies within the sequence.
 pub type Tables = SmallVec<[BlockTable; 1]>;
 
 /// The blocks of a sequence, in order; entries that left a window are `NIL`. Reads as a slice.
@@ -85,7 +85,7 @@ impl BlockTable {
         self.note_last();
     }
 
-    /// Puts `block` into place `at`; what was there.
+    /// Puts `block` into place `at`, and returns the block that was there.
     pub fn replace(&mut self, at: usize, block: BlockId) -> BlockId {
         let before = std::mem::replace(&mut self.blocks[at], block);
         self.note_last();

@@ -17,8 +17,9 @@
 //! | `pool` | the blocks of one shadow |
 //! | `one` | one shadow: which requests run there, and which wait |
 //!
-//! With a stride of R every R-th block stands for R: a set of blocks R times as large, in a pool of a R-th.
-//! Sampling whole prompts instead would fail where many share one beginning: it takes all of them or none.
+//! With a stride of R, every R-th block stands for R blocks: the shadow follows 1/R of the blocks in a pool
+//! of 1/R of the size. Sampling whole prompts would fail if many share one beginning, because a sample would
+//! have all of them or none.
 
 mod one;
 mod pool;
@@ -101,7 +102,7 @@ impl ShadowSet {
         self.requests.len()
     }
 
-    /// Carries out a step of the engine. Requests that are not known are passed over.
+    /// Carries out a step of the engine. Ignores requests that are not known.
     ///
     /// # Errors
     /// [`Error::NeedVictims`] where a policy outside the core names none; the set is of no use any more.

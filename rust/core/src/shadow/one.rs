@@ -21,7 +21,7 @@ pub struct Counts {
     pub hit_tokens: u64,
     /// Of these, tokens that the engine itself has found.
     pub found_tokens: u64,
-    /// Requests for which the shadow and the engine have found as many.
+    /// Requests for which the shadow and the engine have found the same number of tokens.
     pub equal_requests: u64,
     /// Requests that a pool of this size could never hold; they hit nothing.
     pub too_large: u64,
@@ -48,7 +48,7 @@ pub struct Shadow {
     pool: ShadowPool,
     /// Requests that hold blocks, by the engine's number.
     held: HashMap<u64, Held>,
-    /// The same in the order in which they started.
+    /// The requests in `held`, in the order in which they started.
     running: Vec<u64>,
     /// Requests that found no room, the first in front.
     line: VecDeque<Waiting>,
@@ -85,7 +85,7 @@ impl Shadow {
         self.preempted = false;
     }
 
-    /// The engine has begun a request, or begun it again after a preemption of its own.
+    /// Notes that the engine has begun a request, or has begun it again after a preemption of its own.
     pub(super) fn begin(&mut self, id: u64, first: bool, requests: &mut Requests) -> Result<()> {
         if self.held.contains_key(&id) || self.line.iter().any(|waiting| waiting.id == id) {
             return Ok(());
@@ -158,7 +158,7 @@ impl Shadow {
                 }
                 break;
             }
-            // The last to start is the first to stop, be it this one.
+            // The request that started last is preempted first, even if it is this one.
             let Some(last) = self.running.pop() else { break };
             self.counts.preemptions += 1;
             self.preempted = true;

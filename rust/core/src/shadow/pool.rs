@@ -41,7 +41,7 @@ impl ShadowPool {
         policy: Box<dyn Eviction>,
     ) -> Result<Self> {
         let tier = TierPolicy::new(capacity, block_size, policy)?;
-        // The keys are the engine's: they are taken at their word.
+        // The engine made the keys, so they are not compared with tokens.
         let index = HashIndex::new(HashAlgo::Sha256, block_size, capacity);
         Ok(Self { tier, index, pending: 0, chained, evictions: 0 })
     }
@@ -133,7 +133,7 @@ impl ShadowPool {
         }
     }
 
-    /// Another request has computed the same blocks: they take the place of its own.
+    /// Replaces a request's own pending blocks by those that another request computed for the same keys.
     fn join(&mut self, held: &mut Held, mut copy: Vec<BlockId>, info: RequestInfo<'_>) {
         copy.truncate(held.pending as usize);
         self.pending -= copy.len() as u32;
@@ -153,7 +153,7 @@ impl ShadowPool {
         let pool = self.tier.pool();
         let cached = (0..pool.created()).filter(|&block| pool.state(block) == State::Cached);
         let mut cached: Vec<BlockId> = cached.collect();
-        // What follows a block goes before it.
+        // A block is forgotten after the blocks that follow it.
         cached.sort_by_key(|&block| std::cmp::Reverse(pool.depth(block)));
         cached.retain(|&block| self.index.remove(self.tier.pool(), block));
         self.tier.remove(&cached, RemovalCause::Invalidated)

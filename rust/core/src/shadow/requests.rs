@@ -19,7 +19,7 @@ pub(super) struct Tracked {
     pub rows: u32,
     /// Blocks that are findable, as far as they have keys.
     pub computed: u32,
-    /// Blocks that all that is known of it needs.
+    /// Blocks that all its known tokens need.
     pub whole: u32,
     /// Tokens that are known.
     pub tokens: u32,
@@ -105,7 +105,7 @@ impl Requests {
         true
     }
 
-    /// A request has ended; what is known of it goes with the last shadow in which it waits.
+    /// Notes that a request has ended. Its state is kept until no shadow has it waiting.
     pub fn forget(&mut self, id: u64) {
         if let Some(tracked) = self.by_id.get_mut(&id) {
             tracked.ended = true;

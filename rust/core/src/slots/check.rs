@@ -60,7 +60,7 @@ impl Slots {
         }
         let wanted = match (slot.filling, slot.private) {
             (true, _) => 0,
-            // What others used is found also after the rest was forgotten.
+            // A prefix that other sessions used stays findable after the rest was forgotten.
             (_, true) => slot.found.min(slot.shared),
             _ => slot.committed,
         };

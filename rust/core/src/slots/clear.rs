@@ -7,8 +7,8 @@ use crate::origins::Scope;
 use crate::policy::RemovalCause;
 
 impl Slots {
-    /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found.
-    /// Cached slots that are empty now.
+    /// Forgets what is cached. Sequences that run keep their slots and leave nothing to be found. Returns how
+    /// many cached slots are empty now.
     ///
     /// # Errors
     /// [`crate::Error::Integrity`].
@@ -16,8 +16,8 @@ impl Slots {
         self.clear_scope(Scope::default())
     }
 
-    /// The same of what `scope` holds: of a session, the tokens behind those that requests of others
-    /// used as well. Pins hold no more of a slot than what is left there.
+    /// As [`Slots::clear`], only for what `scope` holds. Of a session, only the tokens behind those that
+    /// other sessions' requests also used are forgotten. Pins then hold only what is left in a slot.
     ///
     /// # Errors
     /// [`crate::Error::Integrity`].
@@ -52,7 +52,7 @@ impl Slots {
         Ok(cleared)
     }
 
-    /// Only the first `kept` tokens of a slot are found, and held by its pins.
+    /// Shortens a slot to its first `kept` tokens: no more are found, or held by its pins.
     fn keep(&mut self, at: u32, kept: u32) -> Result<()> {
         self.shrink(at, kept)?;
         self.shorten_pins(at, kept);
@@ -71,7 +71,7 @@ impl Slots {
         if slot.meta.session == session { slot.shared.min(tokens) } else { tokens }
     }
 
-    /// The same where it takes a copy of the first `tokens` tokens of `from`.
+    /// As [`Slots::share_in_place`], if the request takes a copy of the first `tokens` tokens of `from`.
     pub(super) fn share_copy(&mut self, from: u32, tokens: u32, session: u64) -> u32 {
         let source = &mut self.all[from as usize];
         if source.meta.session == session {

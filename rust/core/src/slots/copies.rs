@@ -52,7 +52,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The copies of a plan failed. The sequences that have nothing computed any more.
+    /// Notes that the copies of a plan failed. Returns the sequences that have no computed tokens any more.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].

@@ -37,7 +37,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Less of a slot is found: its first `tokens` tokens.
+    /// Reduces what is found of a slot to its first `tokens` tokens.
     pub(super) fn shrink(&mut self, at: u32, tokens: u32) -> Result<()> {
         if tokens == 0 {
             return self.unfind(at, RemovalCause::Invalidated);

@@ -198,7 +198,7 @@ impl Slots {
         Err(Error::SlotFull { needed, holds: self.length.into() })
     }
 
-    /// A cached slot goes on behind its first `tokens` tokens; what is behind them is lost.
+    /// Continues a cached slot behind its first `tokens` tokens. The tokens behind them are lost.
     fn go_on(&mut self, slot: u32, tokens: u32, known: RequestInfo<'_>) -> Result<()> {
         let found = self.all[slot as usize].found;
         let block = self.all[slot as usize].block;

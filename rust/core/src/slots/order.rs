@@ -68,7 +68,7 @@ impl Order {
             let slot = &slots[next as usize];
             let (order, shared) = match slot.root.cmp(&root) {
                 Ordering::Equal => {
-                    // All between two neighbours begins as both do.
+                    // All entries between two neighbours share the prefix that both have.
                     let skip = shared_before.min(shared_after) as usize;
                     let theirs = slot.findable();
                     let shared = skip + common(&theirs[skip..], &tokens[skip..]);
@@ -94,7 +94,7 @@ impl Order {
         shared_before.max(shared_after)
     }
 
-    /// The same, and in `out` every slot that holds them.
+    /// As [`Order::reach`], and fills `out` with every slot that holds those tokens.
     pub fn longest(&self, slots: &[Slot], root: Key, tokens: &[u32], out: &mut Vec<u32>) -> u32 {
         out.clear();
         let spot = self.search(slots, root, tokens);
@@ -180,7 +180,7 @@ impl Order {
         self.hang(slot, parent, below);
     }
 
-    /// `slot` is the child of `parent` that `instead` was.
+    /// Makes `slot` the child of `parent` in the place of `instead`.
     fn hang(&mut self, slot: u32, parent: u32, instead: u32) {
         match self.places.get_mut(parent as usize) {
             Some(place) => place.children[usize::from(place.children[1] == instead)] = slot,
@@ -247,7 +247,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whether what is above `slot` and below it says so, too.
+    /// Whether the parent and the children of `slot` have links back to it.
     fn validate_tree(&self, slot: u32) -> Result<(), String> {
         let Place { parent, children, .. } = self.places[slot as usize];
         let stands = match self.places.get(parent as usize) {

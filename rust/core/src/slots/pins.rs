@@ -25,7 +25,7 @@ struct Place {
 #[derive(Debug)]
 struct SlotHold {
     slot: u32,
-    /// Of the slot when it was pinned: a pin holds nothing of what came later.
+    /// The slot's `life` when it was pinned. The pin holds nothing of a later life.
     life: u32,
     tokens: u32,
     owner: String,

@@ -8,7 +8,7 @@ use crate::sequence::{Meta, SeqId};
 /// A slot and what is in it.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How many sequences have been here.
+    /// How many sequences this slot has had.
     pub version: u32,
     pub live: bool,
     /// Its prefix is being copied in.

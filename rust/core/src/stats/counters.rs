@@ -37,13 +37,13 @@ pub struct Stats {
     pub stored: u64,
     /// Blocks computed although a copy was resident.
     pub duplicates: u64,
-    /// Cached blocks that gave way.
+    /// Cached blocks that were evicted.
     pub evictions: u64,
     /// Blocks copied before a write, on the device.
     pub copies: u64,
-    /// Tokens of those that mattered.
+    /// Tokens in those blocks whose KV was needed.
     pub copied_tokens: u64,
-    /// Sequences that came of a fork.
+    /// Sequences made by a fork.
     pub forks: u64,
     /// Blocks that went out on loan.
     pub lent: u64,
@@ -63,6 +63,6 @@ pub struct Stats {
     pub failed_copies: u64,
     /// Prompt tokens that allocations left to a computation in flight.
     pub joined_tokens: u64,
-    /// Table entries that gave way to a block findable already.
+    /// Table entries whose block was replaced by one that was findable already.
     pub remapped: u64,
 }

@@ -1,4 +1,4 @@
-//! Keys that left the cache lately, and prompts seen lately: enough to say why a lookup missed.
+//! Remembers keys that left the cache lately and prompts seen lately. They explain why a lookup missed.
 //!
 //! Both tables are direct-mapped: a fixed size, one load or store a question, no allocation. A newer
 //! entry displaces an older one in its slot, so what they say is "lately", never "ever".
@@ -86,7 +86,7 @@ impl Spaces {
         if self.slots.is_empty() || block.is_empty() {
             return false;
         }
-        // No secret and no identity, only a hint for statistics: any fast mix will do.
+        // The digest is only a hint for statistics, neither secret nor an identity, so a fast mix is enough.
         let mix = |h: u64, &t: &u32| {
             (h ^ u64::from(t)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
         };

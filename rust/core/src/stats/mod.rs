@@ -1,4 +1,4 @@
-//! What a cache counts of its own doings, and what it remembers to say why a prompt missed.
+//! What a cache counts, and what it remembers to explain why a prompt missed.
 
 mod counters;
 mod ghosts;

@@ -3,7 +3,7 @@
 use super::{Miss, MissReason, Reasons, Spaces, Window};
 use crate::hash::Key;
 
-/// What is remembered of allocations: nothing, if it is off.
+/// Statistics of allocations; empty if they are off.
 #[derive(Debug)]
 pub(crate) struct Observer {
     on: bool,

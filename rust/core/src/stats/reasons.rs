@@ -2,7 +2,7 @@
 
 use crate::options::MAX_GROUPS;
 
-/// Why an allocation found no more of its prompt. One an allocation: the first that holds.
+/// Why an allocation found no more of its prompt. An allocation has one reason: the first that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum MissReason {
@@ -74,7 +74,7 @@ pub struct Miss {
     pub group: u8,
     /// Full blocks that were looked for.
     pub wanted: u32,
-    /// Ticks since the next block left the cache, where it did lately.
+    /// Ticks since the next block left the cache; `None` if no recent departure is remembered.
     pub ago: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! How long blocks live and lie idle, of 1 block in n. Times are ticks of the logical clock.
+//! How long blocks live and lie idle, sampled from one block in n. Times are ticks of the logical clock.
 //!
 //! A block is born when it becomes findable, is used whenever an allocation finds it, and ends when it
 //! is evicted; blocks that are forgotten otherwise are not counted. The three histograms are those of
@@ -9,7 +9,8 @@ use crate::pool::BlockId;
 /// Powers of two that ticks are counted in.
 pub const BUCKETS: usize = 64;
 
-/// `counts[i]`: values of `i` binary digits, so 0 in the first, 1 in the second, 2 and 3 in the third.
+/// `counts[i]` counts values of `i` binary digits: 0 in the first entry, 1 in the second, 2 and 3 in the
+/// third.
 pub type Histogram = [u64; BUCKETS + 1];
 
 fn add(histogram: &mut Histogram, ticks: u64) {

@@ -1,4 +1,4 @@
-//! Blocks that are not to be found any more: they leave index, tree and policy together.
+//! Removes blocks from the index, the prefix tree and the policy together, so that no lookup finds them.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,8 @@ impl Store {
         }
     }
 
-    /// Forgets findable blocks, and nothing findable follows one of them that is not among them.
+    /// Forgets the findable `blocks`. The caller: every findable block that follows one of them is among
+    /// them.
     pub(crate) fn forget_all(&mut self, mut blocks: Vec<BlockId>) -> u32 {
         // Deepest first, so that a block goes before the one it follows.
         blocks.sort_unstable_by_key(|&b| (u32::MAX - self.pool.depth(b), b));
@@ -76,7 +77,8 @@ impl Store {
         freed
     }
 
-    /// `blocks`, and what follows them: of other origins only where a caller published it by itself.
+    /// `blocks` and the findable blocks that follow them. A follower of another origin is among them only if
+    /// a caller published that follower by itself.
     pub(crate) fn with_followers(&self, mut blocks: Vec<BlockId>) -> Vec<BlockId> {
         let mut followers: HashMap<BlockId, u32> = blocks.iter().map(|&block| (block, 0)).collect();
         for &block in &blocks {

@@ -6,7 +6,7 @@ use crate::events::Kind;
 use crate::pool::BlockId;
 
 impl Store {
-    /// Fills `out` with blocks of the pool; room for them was counted.
+    /// Fills `out` with blocks of the pool. The caller has checked that enough blocks can be had.
     ///
     /// # Errors
     /// [`Error::Integrity`] if it was not.
@@ -29,19 +29,19 @@ impl Store {
 
     #[inline]
     fn note_lent(&mut self, blocks: &[BlockId]) {
-        // They may be published by themselves.
+        // The borrower may publish these blocks one by one, so the policy is told of them now.
         self.policy.take(blocks);
         self.note_blocks(Kind::Take, 0, blocks.iter(), 0);
     }
 
-    /// Ends the loans of `blocks`, which are free once they are taken back, up to the first that is not on
-    /// loan or was named before. How many at the front were.
+    /// Ends the loans of `blocks` and stops at the first block that is not on loan, or was named before.
+    /// Returns how many loans have ended. Those blocks are free once they are taken back.
     #[inline]
     pub(crate) fn end_loans(&mut self, blocks: &[BlockId]) -> usize {
         self.pool.end_loans(blocks)
     }
 
-    /// `blocks`, whose loans had ended, are on loan as before: the call is refused.
+    /// Puts `blocks`, whose loans had ended, on loan again, because the call is refused.
     pub(crate) fn mark_lent(&mut self, blocks: &[BlockId]) {
         for &block in blocks {
             self.pool.mark_lent(block);
@@ -55,7 +55,7 @@ impl Store {
         self.note_blocks(Kind::Return, 0, blocks.iter().rev(), 0);
     }
 
-    /// A block on loan is the cache's from now on.
+    /// Ends the loan of `block`, which belongs to the cache from now on.
     pub(crate) fn enter(&mut self, block: BlockId) {
         self.pool.enter(block);
     }

@@ -17,8 +17,9 @@ impl Store {
         first
     }
 
-    /// The findable blocks `found`, of one group and without gaps, have an owner more: an allocation uses
-    /// them. `prefix`: a request that uses one of them uses all before it, too.
+    /// Gives each of the findable blocks `found`, of one group and without gaps, one more owner: an
+    /// allocation uses them. `prefix` says that a request which uses one of them also uses all blocks before
+    /// it.
     pub(crate) fn own(&mut self, found: &[BlockId], prefix: bool, access: Access<'_>) {
         let mut first = std::mem::take(&mut self.kept);
         first.clear();
@@ -40,7 +41,7 @@ impl Store {
         self.kept = first;
     }
 
-    /// Each of `path`, in which the blocks of a group stand together, has an owner more.
+    /// Gives each block of `path` one more owner. The blocks of one group stand together in `path`.
     pub(crate) fn acquire_path(&mut self, path: &[BlockId]) {
         let cached = path.iter().copied().filter(|&block| self.pool.share(block));
         let cached: Vec<BlockId> = cached.collect();
@@ -59,7 +60,8 @@ impl Store {
         self.note_blocks(Kind::Hold, seq, blocks.iter(), 0);
     }
 
-    /// An owner of each of `blocks` has left, and counts until the step `fence` has run.
+    /// Notes that an owner of each of `blocks` has left. It still counts as an owner until the step `fence`
+    /// has run.
     pub(crate) fn wait(&mut self, fence: u64, blocks: &[BlockId]) {
         for &block in blocks {
             self.pool.wait(block);

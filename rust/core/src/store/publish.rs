@@ -53,8 +53,8 @@ impl Store {
         found
     }
 
-    /// Makes the first of `blocks`, a chain, findable under their `keys`, up to the first that is no plain
-    /// case; how many.
+    /// Makes the first of `blocks`, a chain, findable under their `keys`. Stops at the first block that is
+    /// not the common case (see `HashIndex::store_plain`). Returns how many became findable.
     #[inline]
     pub(crate) fn publish_plain(
         &mut self,

@@ -39,7 +39,7 @@ impl Store {
         }
     }
 
-    /// A sequence of `session` has ended; the hint that waited for that.
+    /// Notes that a sequence of `session` has ended. Returns the hint that waited for that, if any.
     pub(crate) fn end_session(&mut self, session: u64) -> Option<Hint> {
         if self.by_session { self.sessions.end(session) } else { None }
     }
@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// Blocks whose priority has changed by the caller's time; how many.
+    /// Applies the priority changes that are due by the caller's time. Returns how many blocks have changed.
     pub(crate) fn lapse(&mut self) -> u32 {
         let mut changed = 0;
         while let Some(block) = self.retention.lapse(&mut self.pool) {

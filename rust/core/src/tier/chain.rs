@@ -8,7 +8,8 @@ use crate::pool::{BlockId, NIL, State};
 impl TierPolicy {
     /// Takes a block out of the order and the tree; its owners keep it.
     pub(super) fn unfind(&mut self, block: BlockId, cause: RemovalCause) {
-        // Policies know a cached block from an owned one by its owners, which must be there still.
+        // The policy tells a cached block from an owned one by its owners, so its owners must still be
+        // counted here.
         let parent = self.pool.unpublish(block);
         let view = View { pool: &self.pool, now: self.now };
         self.policy.remove(block, cause, view);
@@ -32,7 +33,8 @@ impl TierPolicy {
         }
     }
 
-    /// An owner less for each of `blocks`, a prefix or the end of one; some may be forgotten.
+    /// Drops one owner of each of `blocks`, which are a prefix or the end of one. Some may have been
+    /// forgotten.
     pub(super) fn let_go(&mut self, blocks: &[BlockId]) -> Result<()> {
         let (found, lost): (Vec<BlockId>, Vec<BlockId>) =
             blocks.iter().partition(|&&block| self.pool.is_findable(block));
@@ -73,7 +75,7 @@ impl TierPolicy {
         must
     }
 
-    /// A block that may be evicted is evicted.
+    /// Evicts a block that may be evicted.
     pub(super) fn evict(&mut self, block: BlockId) {
         self.take_back_named();
         self.moved.clear();

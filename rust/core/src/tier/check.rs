@@ -1,11 +1,11 @@
-//! A tier's state against each other.
+//! Checks of a tier's state: its parts are compared with each other.
 
 use super::TierPages;
 use crate::error::{Error, Result};
 use crate::pool::{BlockId, NIL, State};
 
 impl TierPages {
-    /// Every page of `pages` is on loan, and named once.
+    /// Refuses unless every page of `pages` is on loan and named only once.
     pub(super) fn check_lent(&self, pages: &[BlockId]) -> Result<()> {
         for (i, &page) in pages.iter().enumerate() {
             let state = self.tier.pool().state(page);

@@ -136,7 +136,7 @@ impl TierPolicy {
         self.policy.size(blocks, self.block_size).map_err(Error::PolicyRefused)
     }
 
-    /// One block more, in a tier that grows.
+    /// Grows the tier by one block. `told` is the number of blocks of which the policy was notified.
     fn grow(&mut self, told: u32) -> Result<()> {
         let capacity = self.pool.capacity().saturating_add(1);
         if capacity > told {
@@ -190,7 +190,8 @@ impl TierPolicy {
         }
     }
 
-    /// Blocks for `keys` are about to be got, which were not here: ghosts may be.
+    /// Tells the policy that blocks for `keys` are about to be obtained. No lookup found these keys here, but
+    /// the policy may remember them as ghosts.
     pub fn on_miss(&mut self, keys: &[Key]) {
         self.tick();
         let view = View { pool: &self.pool, now: self.now };
@@ -265,7 +266,7 @@ impl TierPolicy {
         Ok(())
     }
 
-    /// Adds an owner to each of `blocks` that has none, and remembers which.
+    /// Adds an owner to each of `blocks` that has none, and remembers those blocks in `moved`.
     fn take_unowned(&mut self, blocks: &[BlockId]) {
         self.take_back_named();
         self.moved.clear();
@@ -303,7 +304,7 @@ impl TierPolicy {
         Ok(())
     }
 
-    /// An owner less for each of `blocks`, in the order of their prefix.
+    /// Drops one owner of each of `blocks`, given in the order of their prefix.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a block that is not here, or has not that many owners: a double release.
@@ -348,7 +349,8 @@ impl TierPolicy {
         Ok(())
     }
 
-    /// The first of `blocks` that is named more often than `limit` says; all of them are here.
+    /// The first of `blocks` that is named more often than `limit` allows for it. The caller: all of them are
+    /// in this tier.
     fn over(&mut self, blocks: &[BlockId], limit: fn(&Pool, BlockId) -> u32) -> Option<BlockId> {
         self.times.resize(self.pool.created() as usize, 0);
         let mut found = None;

@@ -35,7 +35,7 @@ pub struct StoreResult {
     pub present: u32,
     /// Where the others go, in order.
     pub pages: Vec<BlockId>,
-    /// Who made room: their bytes stand until the transfer's are written.
+    /// The pages evicted to make room. Their bytes stay until those of the transfer are written.
     pub evicted: EvictedPages,
 }
 
@@ -138,7 +138,7 @@ impl TierPages {
         keys
     }
 
-    /// Every page that can be read, by place.
+    /// Every page that can be read, with its key, in the order of the pages' ids.
     pub fn stored_pages(&self) -> EvictedPages {
         let pool = self.tier.pool();
         let stored =
@@ -215,8 +215,8 @@ impl TierPages {
         Ok(LoadResult { ticket, pages })
     }
 
-    /// A page that was here before the state were, behind `parent`. `None`, and nothing has changed,
-    /// if that is not here, there is no room, or the page is known.
+    /// Adds a page whose bytes were in the tier before this state existed, behind `parent`. Returns `None`
+    /// and changes nothing if `parent` is not here, there is no room, or the page is known already.
     ///
     /// # Errors
     /// [`Error::Integrity`].

@@ -53,7 +53,7 @@ impl TierPages {
         Ok(())
     }
 
-    /// Room for `n` pages without those of `chain`; who made it.
+    /// Makes room for `n` pages without evicting those of `chain`. Returns the evicted pages.
     pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<EvictedPages> {
         let pool = self.tier.pool();
         let available = pool.free() + pool.cached() - self.tier.unowned(chain);
@@ -66,7 +66,7 @@ impl TierPages {
         if self.tier.must_ask(short, chain) {
             return Err(Error::NeedVictims { n: short });
         }
-        // Owned meanwhile, not only spared: an owner keeps those before it, too.
+        // The chain is owned meanwhile, not only spared, because an owner also protects the pages before it.
         self.tier.acquire(chain)?;
         let evicted = self.shed(short);
         self.tier.release(chain)?;

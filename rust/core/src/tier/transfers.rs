@@ -30,7 +30,7 @@ pub struct TierStats {
     pub late: u64,
     /// Made room for others.
     pub evicted: u64,
-    /// Of these, those that the tier below had not.
+    /// Of the evicted pages, those that the tier below did not have.
     pub unbacked: u64,
     /// Were forgotten: failed, invalidated, or after one that was.
     pub forgotten: u64,
@@ -68,7 +68,7 @@ pub(super) struct Transfer {
     pub moving: u32,
     /// Parts (keys and values, ranks) whose mover has not ended yet.
     pub parts: u32,
-    /// Of those that move, the first so many are good in every part that has ended.
+    /// Of the pages that move, the number at the front that are good in every part that has ended.
     pub good: u32,
     pub cancelled: bool,
     /// When it is late, by the caller's clock.

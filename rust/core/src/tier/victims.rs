@@ -1,4 +1,4 @@
-//! Who of a tier is evicted next: named by a policy of the core's, or by one outside it.
+//! Which blocks of a tier are evicted next: a policy of the core, or one outside it, names them.
 
 use super::TierPolicy;
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ impl TierPolicy {
         Ok(self.named)
     }
 
-    /// The block that was only looked at goes back to where it was, if the policy took it for gone.
+    /// Puts the block that [`TierPolicy::next`] named back in its place, if the policy took it for evicted.
     pub(super) fn take_back_named(&mut self) {
         if let Some(block) = self.named.take()
             && !self.policy.shows_order()

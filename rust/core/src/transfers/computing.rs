@@ -61,7 +61,7 @@ impl Computations {
         self.rows.is_empty()
     }
 
-    /// Who computes a block of that name, by slot.
+    /// The sequences that compute a block of that name, in the order of their slots.
     pub(crate) fn who(&self, name: Key) -> impl Iterator<Item = SeqId> + '_ {
         self.rows.get(&name).into_iter().flatten().map(|&(_, seq)| seq)
     }
@@ -77,8 +77,8 @@ impl Computations {
         Key(u128::from(self.hash.hash_one((before.0, tokens))))
     }
 
-    /// `seq` computes the blocks at the places `from` to `to`; `name` says how each is called, given the
-    /// name before it, and may be asked from any place before `to` on.
+    /// Notes that `seq` computes the blocks at the places `from` to `to`. `name` returns a block's name,
+    /// given the name before it. It may be called for any place before `to`.
     pub(super) fn offer(
         &mut self,
         seq: SeqId,
@@ -124,7 +124,7 @@ impl Computations {
         }
     }
 
-    /// That no block is found but of a sequence that runs and computes it.
+    /// Checks that every noted block is one that a running sequence computes.
     pub(crate) fn validate(&self, runs: impl Fn(SeqId) -> bool) -> Result<(), String> {
         let of = |(&seq, offered): (&SeqId, &'_ BlockNames)| {
             offered.names.iter().map(move |&name| (name, seq)).collect::<Vec<_>>()

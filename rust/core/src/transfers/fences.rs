@@ -40,7 +40,7 @@ impl Fences {
     /// Takes out what waits for steps up to `fence`, in the order it came in.
     fn take_passed(&mut self, fence: u64) -> Vec<Vec<BlockId>> {
         let mut passed = Vec::new();
-        // Not `split_off`, which counts what is left.
+        // Not `split_off`, which would count the entries that are left.
         while let Some(first) = self.waiting.first_entry().filter(|it| it.key().0 <= fence) {
             let ((_, came), blocks) = first.remove_entry();
             passed.push((came, blocks));
@@ -132,8 +132,8 @@ impl Fences {
     }
 }
 
-/// Whether one of `blocks` is findable, or another owner may make it so: then it keeps those it
-/// follows owned.
+/// Whether one of `blocks` is findable, or another owner may make it so. Such a block keeps the blocks that
+/// it follows owned.
 fn must_follow(store: &Store, blocks: &[BlockId]) -> bool {
     let findable =
         |b: BlockId| store.pool().state(b) == State::Committed || store.pool().refs(b) > 1;

@@ -118,7 +118,7 @@ impl Transfers {
         self.tickets.name_load(ticket, name);
     }
 
-    /// Of a load, only the first `good` pages are.
+    /// Keeps only the first `good` pages of a load.
     pub(crate) fn keep_only(&mut self, ticket: u64, good: usize) {
         self.tickets.keep_only(ticket, good);
     }
@@ -131,7 +131,7 @@ impl Transfers {
         self.tickets.settle(ticket)
     }
 
-    /// The copies of a ticket are ordered before every later writer, or its lease is over.
+    /// Settles a ticket: its copies are ordered before every later writer, or its lease is over.
     ///
     /// # Errors
     /// [`Error::UnknownTicket`].
@@ -173,8 +173,8 @@ impl Transfers {
         self.tickets.remove_joiner(ticket, seq);
     }
 
-    /// Gives up `blocks` blocks of `groups` groups of a joined computation: those in `front`, or all but
-    /// so many. Returns their pages.
+    /// Takes blocks of `groups` groups out of a joined computation: the first `blocks` of them, or all behind
+    /// those, as `front` says. Returns their pages.
     pub(crate) fn split(
         &mut self,
         store: &mut Store,
@@ -236,7 +236,7 @@ impl Transfers {
         self.rewound.push(seq);
     }
 
-    /// Whether any was since the last call of [`Transfers::take_rewound`].
+    /// Whether a sequence was cut since the last call of [`Transfers::take_rewound`].
     pub(crate) fn has_rewound(&self) -> bool {
         !self.rewound.is_empty()
     }

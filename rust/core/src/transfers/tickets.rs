@@ -199,7 +199,7 @@ impl Tickets {
         !self.fillers.is_empty()
     }
 
-    /// What others joined of the computation of `filler`, by ticket.
+    /// The tickets by which other sequences joined the computation of `filler`.
     pub fn joined_with(&self, filler: SeqId) -> Vec<LoadTicket> {
         let tickets = self.fillers.get(&filler).into_iter().flatten();
         tickets.filter_map(|ticket| self.outstanding.get(ticket)?.load()).collect()
@@ -416,9 +416,9 @@ impl Tickets {
         });
     }
 
-    /// The pages that become worthless if the copies of `plan` never ran: their targets, and the
-    /// targets of copies made from those.
-    /// Each with its group, and whose it was when it was planned.
+    /// The pages that become worthless if the copies of `plan` never ran: their targets, and the targets of
+    /// copies made from those. Each has its layer group, and the sequence that had it when the copy was
+    /// planned.
     pub fn spoiled(&self, plan: &SettledTicket) -> Vec<(BlockId, u8, SeqId)> {
         let mut pages: Vec<_> = plan.copies.iter().map(|c| (c.dst, c.group, c.seq)).collect();
         let mut at = 0;
@@ -485,7 +485,8 @@ impl Tickets {
         self.pages.reads(block).map(|(_, read)| read.tokens).max().unwrap_or(0)
     }
 
-    /// Whether anything is to fill or read `page`, computations joined with `filler` apart.
+    /// Whether a copy or a load is still to fill or read `page`. Computations joined with `filler` do not
+    /// count.
     pub fn is_busy(&self, page: BlockId, filler: SeqId) -> bool {
         self.pages.ends_besides(page, filler) > 0
     }

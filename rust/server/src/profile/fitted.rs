@@ -7,8 +7,8 @@ use super::{Batch, StepTime};
 pub struct Fitted {
     /// Any step: the weights are read, the kernels start, the host does its part.
     pub fixed: f64,
-    /// From so many tokens of a step on, each further one takes so long. Matrix kernels change their
-    /// tiles with the number of tokens.
+    /// Entries of (tokens, seconds): from this number of tokens in a step on, each further token takes this
+    /// many seconds. Matrix kernels change their tiles with the number of tokens.
     pub tokens: Vec<(f64, f64)>,
     /// Each decoding sequence, beside its token.
     pub sequence: f64,

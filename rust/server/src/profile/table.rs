@@ -30,8 +30,8 @@ pub enum TableError {
     BadRow(usize),
     /// Two rows measure the same step; this is the later one.
     Repeated(usize),
-    /// Rows with these prompt tokens have one number of decoding sequences, where others have several:
-    /// what decoding costs beside them is unknown.
+    /// Rows with these prompt tokens all have the same number of decoding sequences, while other rows have
+    /// several numbers. The cost of decoding beside these prompt tokens is unknown.
     OneDecode(f64),
 }
 

@@ -59,7 +59,8 @@ impl Trace {
             licence: self.licence.clone(),
         });
         let mut text = format!("{MAGIC}{VERSION} {header}\n");
-        // The request that first had each node. Nodes are numbered by first appearance, so its length tells old from new.
+        // The request that first had each node. Nodes are numbered by first appearance, so a node is new if
+        // its number is not below the length of this list.
         let mut creator: Vec<usize> = Vec::with_capacity(self.parents.len());
         // Wide enough for the difference of any two times.
         let mut above: i128 = 0;

@@ -113,7 +113,7 @@ impl Children {
         std::iter::successors(first, next)
     }
 
-    /// Whether `id` stands in the list of those that begin as it does, both ways.
+    /// Whether `id` is in the list of siblings that begin with the same token, and both links of it agree.
     pub fn is_alike(&self, tree: &Tree, id: NodeId) -> bool {
         self.alike.as_ref().is_some_and(|alike| alike.links_back(&self.hasher, tree, id))
     }

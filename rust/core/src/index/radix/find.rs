@@ -61,13 +61,14 @@ impl Radix {
         self.tree.texts.common(&blocks[..most.min(blocks.len())], tokens)
     }
 
-    /// What of the block after the `found` ones could be copied: tokens before `until` (absolute) that
-    /// some block there begins with. Of siblings, the newest 64 are tried.
+    /// Looks behind the `found` blocks for a block that begins with the prompt's next tokens, before `until`
+    /// (an absolute position), so that these could be copied. Tries only the newest 64 siblings.
     pub fn find_partial(&self, path: Path<'_>, found: &[BlockId], until: usize) -> Option<Partial> {
         let size = self.tree.texts.size();
         let start = found.len() * size;
         let until = until.min(path.tokens.len()).min(start + size - 1);
-        // An item may begin later in the block than its text does; what it changes is not told apart.
+        // An item may begin later in the block than the compared text. Its effect on the KV could not be told
+        // from the tokens, so marked blocks are not offered.
         if start >= until || path.mark(found.len()) != PLAIN {
             return None;
         }

@@ -66,8 +66,9 @@ impl Radix {
         self.tops.find(namespace.mixed(), |&id| self.tree.nodes[id].mark == namespace).copied()
     }
 
-    /// Makes `block`, which holds block `depth` of `path`, findable after `parent` ([`NIL`] at the
-    /// front), which is. Says which block was there already, if any; then both are.
+    /// Makes `block`, which holds block `depth` of `path`, findable after `parent` ([`NIL`] at the front).
+    /// `parent` is findable. Returns the block that was findable there already, if any; both are findable
+    /// then.
     pub fn store(
         &mut self,
         block: BlockId,
@@ -118,7 +119,7 @@ impl Radix {
         self.len += 1;
     }
 
-    /// `block` joins what stands at a place. Of several copies the lowest is found.
+    /// Adds `block` to the copies at one place of a node. Lookups find the copy with the lowest id.
     fn pair(&mut self, node: NodeId, offset: usize, block: BlockId) {
         let there = self.tree.blocks(node)[offset];
         self.place[block as usize] = node;
@@ -153,8 +154,8 @@ impl Radix {
         self.children.add(&self.tree, id);
     }
 
-    /// Parts `node` after its first `count` blocks, which become a node of their own: what hangs below
-    /// stays as it is. Returns the new node.
+    /// Splits `node` after its first `count` blocks. These become a new node, which is returned; the children
+    /// stay with the old one.
     fn split(&mut self, node: NodeId, count: usize) -> NodeId {
         let old = self.tree.nodes[node];
         self.children.remove(&self.tree, node);

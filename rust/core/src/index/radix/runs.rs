@@ -103,8 +103,8 @@ impl Runs {
         at
     }
 
-    /// A smaller chunk where three quarters are unused: a list that is trimmed block by block moves as
-    /// seldom as one that grows.
+    /// Moves a list into a smaller chunk once three quarters of its chunk are unused. So a list that shrinks
+    /// block by block is copied as rarely as one that grows.
     fn fit(&mut self, run: &mut Run) {
         let snug = run.len.next_power_of_two().trailing_zeros() as u8;
         if run.class > snug + 1 {

@@ -61,8 +61,8 @@ impl Manager {
         }
     }
 
-    /// How many of `blocks` hold the prefix of a request, whose keys are given, from the first on. What
-    /// comes after is wrong.
+    /// The number of `blocks`, from the first on, that hold the prefix of a request whose keys are given. The
+    /// answer is wrong from the next block on.
     pub fn check_answer<'a>(&self, request: impl Into<Attempt<'a>>, blocks: &[BlockId]) -> usize {
         let request = request.into();
         let (keys, tokens, mm_items) = (request.keys, &request.tokens[..], &request.mm_items[..]);
@@ -71,7 +71,7 @@ impl Manager {
         self.verified(wanted, blocks.iter().copied(), &mut Vec::new())
     }
 
-    /// What was said of a prompt, applied.
+    /// Applies the matcher's answer for a prompt.
     pub(super) fn find_answered(
         &self,
         wanted: PrefixQuery<'_>,

@@ -58,7 +58,8 @@ impl Manager {
         }))
     }
 
-    /// What `allocate` would find first: units at the front, keys that stood for other tokens, blocks.
+    /// Calls `found` with what `allocate` would find first: units at the front, keys that stood for other
+    /// tokens, and blocks.
     fn with_found<T>(
         &self,
         request: &Attempt<'_>,

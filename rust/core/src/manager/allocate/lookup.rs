@@ -108,7 +108,7 @@ impl Manager {
         tokens - u32::from(self.options.compute_last_token && tokens > 0)
     }
 
-    /// What the witness of block `i` of `group` must be.
+    /// The proof that block `i` of `group` has to match.
     #[inline]
     pub(in crate::manager) fn proof<'a>(
         &self,
@@ -194,7 +194,7 @@ impl Manager {
         (count, collisions)
     }
 
-    /// The same by the tokens themselves.
+    /// As [`Self::find_own`], for an index of tokens.
     fn find_path(
         &self,
         radix: &Radix,
@@ -344,7 +344,8 @@ impl Manager {
         }
     }
 
-    /// The longest hit of at most `count` units that one group can serve; fills `found`.
+    /// Finds the longest hit of at most `count` units that one group can serve, and fills `found` with its
+    /// blocks.
     fn find_end(
         &self,
         wanted: PrefixQuery<'_>,

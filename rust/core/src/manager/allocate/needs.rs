@@ -21,8 +21,8 @@ pub(super) struct BlockNeeds {
 }
 
 impl Manager {
-    /// Whether all of a prompt has room beside the partial block that it would copy: who fits without
-    /// the copy must not be refused for it.
+    /// Whether all of a prompt has room beside the partial block that it would copy. A request that fits
+    /// without the copy must not be refused because of it.
     pub(super) fn fits_beside(
         &self,
         request: &Attempt<'_>,
@@ -101,7 +101,8 @@ impl Manager {
         let usable = u64::from(self.pool().usable());
         if request.partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
-            // The other input comes in whole; a full length that is told is a promise for this one, too.
+            // The other input comes in whole. A full length that a request gives is a promise to this
+            // request, too.
             let all = match request.max_seq_len {
                 0 => self.layout.cross_blocks(encoder),
                 _ => self.needs_for_rest(request, known),
@@ -155,8 +156,8 @@ impl Manager {
         Ok(BlockNeeds { until, leave: 0, external })
     }
 
-    /// `found`, if there is room for `needed` blocks even if all so many found ones are cached, and none
-    /// of them available any more: how many of them are then makes no difference.
+    /// Returns `found` if there is room for `needed` blocks even if every found block is cached, and so none
+    /// of them is available any more. Then it makes no difference how many of them are.
     fn all_cached_fit(&self, found: u64, needed: u32) -> Option<u32> {
         let spoken_for = found + u64::from(needed) + self.most_kept_for_growth();
         (spoken_for <= u64::from(self.pool().available())).then_some(found as u32)
@@ -233,8 +234,8 @@ impl Manager {
         if !self.layout.gives_up() || fits(sequence.chunk) {
             return sequence.chunk;
         }
-        // Larger steps of whole units need more; so do larger ones of less than that, counted from
-        // anywhere.
+        // A larger step of whole units needs more blocks. So does a larger step within one unit, wherever it
+        // starts.
         let unit = self.layout.unit_tokens();
         let most = sequence.chunk.min(known);
         let whole = largest(most / unit, |units| fits(units * unit)) * unit;

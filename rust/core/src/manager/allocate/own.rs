@@ -52,8 +52,8 @@ impl Manager {
             return self.own_run(seq, found, prefix, access);
         }
         let mut start = 0;
-        // What is not needed lies before a window's blocks, or between a sink and them; what the sequence
-        // owns already lies between those that it found again.
+        // The gaps are entries that are not needed, before a window's blocks or between a sink and them, and
+        // blocks that the sequence owns already, between those that it found again.
         for run in found.split(|&b| b == NIL) {
             let next_use = access.next_use.get(start..).unwrap_or(&[]);
             self.own_run(seq, run, prefix, Access { next_use, ..access });

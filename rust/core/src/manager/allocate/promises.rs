@@ -101,7 +101,7 @@ impl Manager {
         if above <= spare { above } else { kept(Count::Exact) }
     }
 
-    /// What [`Manager::kept_for_growth`] is at the most: exactly that, where there is so much to spare.
+    /// An upper bound of [`Manager::kept_for_growth`], which is reached if that many blocks are to spare.
     pub(super) fn most_kept_for_growth(&self) -> u64 {
         u64::from(self.options.reserve) + self.promised.sum
     }

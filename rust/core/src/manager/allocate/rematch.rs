@@ -11,10 +11,10 @@ use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
 impl Manager {
-    /// Looks the prompt of `seq` up again, whole blocks of it, and takes what is found beyond what it
-    /// has; tokens that need not be computed from then on. As it is where no more is found, where it
-    /// waits for a load or for a computation that it joined, where another sequence joined its own or
-    /// shares slots behind what is found, and where nothing of it may be shared.
+    /// Looks the prompt of `seq` up again in whole blocks, and takes what is found beyond what it has.
+    /// Returns the tokens that need not be computed from then on. The sequence stays as it is in these cases:
+    /// no more is found; it waits for a load or for a computation that it joined; another sequence joined its
+    /// computation or shares slots behind the found blocks; nothing of it may be shared.
     ///
     /// # Errors
     /// Unknown handles; [`Error::Invalid`] once it has computed tokens.
@@ -104,7 +104,8 @@ impl Manager {
         for ((found, table), reach) in hits.iter().zip(&sequence.tables).zip(self.layout.groups()) {
             let mut kept = table.iter().skip(found.len()).filter(|&&block| block != NIL);
             let changes = found.iter().zip(table).any(|(new, had)| new != had);
-            // It would follow blocks that its other owner does not have, or that this one gives up.
+            // The block would follow a parent that its other owner does not have, or that this sequence gives
+            // up.
             let follows = |block| changes && self.pool().parent(block) != NIL;
             let stays = |&block: &BlockId| self.is_shared_fresh(block) || follows(block);
             if reach.kind != GroupKind::Cross && kept.any(stays) {

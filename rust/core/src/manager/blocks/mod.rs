@@ -41,7 +41,7 @@ impl Manager {
         self.store.tick();
         self.store.enter(block);
         let depth = if parent == NIL { 0 } else { self.pool().depth(parent) + 1 };
-        // What the caller's key stands for was never seen here.
+        // The caller made the key, so the core has no tokens to compare with it.
         let found = self.store.publish(block, (key, None), (parent, depth));
         self.held_blocks.take(block, parent);
         let copy = match found {
@@ -62,7 +62,7 @@ impl Manager {
             _ => None,
         });
         let mut blocks: Vec<BlockId> = found.collect();
-        // Of several copies, those that the last one follows.
+        // If a key has several copies, takes the one that the last found block follows.
         for i in (1..blocks.len()).rev() {
             let parent = self.pool().parent(blocks[i]);
             if parent != NIL && self.pool().key(parent) == keys[i - 1] {

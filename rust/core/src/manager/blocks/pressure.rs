@@ -167,8 +167,8 @@ impl Manager {
         self.store.note(Kind::Wake, 0, 0);
     }
 
-    /// The weights have changed: nothing of the old is found again, and what runs keeps its blocks
-    /// to itself.
+    /// Notes that the weights have changed. Nothing computed with the old ones is found again, and running
+    /// sequences publish no more blocks.
     pub fn set_weight_version(&mut self, fingerprint: &[u8]) -> u32 {
         let bytes: Vec<u32> = fingerprint.iter().map(|&byte| u32::from(byte)).collect();
         self.store.note_ids(Kind::Weights, 0, (0, 0), &bytes);

@@ -188,7 +188,7 @@ impl Manager {
 
     /// What a load that has ended well up to `blocks` blocks makes findable.
     pub fn due_of_load(&self, ticket: u64, blocks: u32) -> Option<Due<'static>> {
-        // More than it is of is refused by the operation.
+        // The operation itself refuses more blocks than the load has.
         let (load, pages) =
             self.transfers.tickets().load(ticket).filter(|(load, _)| blocks <= load.blocks)?;
         let upto = (load.start + blocks) * self.block_size();
@@ -207,7 +207,7 @@ impl Manager {
         let filled = cut - missing.saturating_sub(due.fill.len() as u32);
         let upto = due.upto.unwrap_or(sequence.committed).max(sequence.committed);
         let upto = upto.min(sequence.len).min(filled);
-        // What the operation itself cuts and fills is not the sequence's yet.
+        // The operation cuts and fills later, so the sequence does not have those tokens yet.
         let changes = cut < known || !due.fill.is_empty();
         let mut keys = std::mem::take(&mut sequence.keys);
         let own = changes.then(|| keys.clone());

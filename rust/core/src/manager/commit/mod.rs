@@ -46,8 +46,8 @@ impl Manager {
         Ok(done)
     }
 
-    /// The common decode step: nothing becomes findable. None where it is another case, or anything
-    /// is wrong.
+    /// Commits in the common decode step, in which nothing becomes findable. `None` in every other case, and
+    /// for every mistake of the caller.
     #[inline]
     fn accept_in_block(&mut self, seq: SeqId, upto: u32) -> Option<()> {
         let (size, sequence) = (self.options.block_size, self.sequences.get_mut(seq).ok()?);
@@ -97,7 +97,7 @@ impl Manager {
 
     /// Makes the full committed blocks of `seq` findable, from the first that is not.
     pub(super) fn publish(&mut self, seq: SeqId) -> Result<CommitResult> {
-        // Taken out together: what a sequence holds would be a good deal to move.
+        // Takes all sequences out together, because moving one sequence alone would copy a large struct.
         let mut sequences = std::mem::take(&mut self.sequences);
         let done = sequences.get_mut(seq).map(|sequence| self.publish_all(seq, sequence));
         self.sequences = sequences;

@@ -8,7 +8,7 @@ use crate::manager::Manager;
 use crate::pool::{BlockId, NIL};
 use crate::sequence::SeqId;
 
-/// Sequences that have ended, as a thought.
+/// Sequences that are assumed to have ended. Nothing has been changed for them.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     gone: HashSet<SeqId>,
@@ -33,7 +33,7 @@ enum Change {
 }
 
 impl Endings {
-    /// What was thought so far stays so.
+    /// Keeps what was assumed so far: a later [`Self::undo`] does not go behind this point.
     pub(super) fn keep(&mut self) {
         self.journal.clear();
     }
@@ -142,7 +142,7 @@ impl Manager {
         Ok(())
     }
 
-    /// A joined computation goes no further than to the block `kept`.
+    /// Cuts a joined computation, so that it ends with the block `kept`.
     fn lose_pages(&self, ticket: u64, kept: u32, ended: &mut Endings) {
         let Some((load, pages)) = self.transfers.tickets().load(ticket) else { return };
         let end = ended.ends.get(&ticket).copied().unwrap_or(load.start + load.blocks);

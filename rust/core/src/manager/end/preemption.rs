@@ -247,7 +247,7 @@ impl Manager {
         Ok(order.into_iter().map(|(candidate, ..)| candidate).collect())
     }
 
-    /// Lower gives way first.
+    /// The rank of a sequence; the lowest is preempted first.
     fn rank(&self, sequence: &Sequence, rule: PreemptionOrder) -> (i64, u64, u64) {
         let last = u64::MAX - sequence.allocated;
         match rule {

@@ -149,7 +149,7 @@ impl Manager {
         // Other blocks take these places, and the admission policy has not been asked about them.
         sequence.sighted = sequence.sighted.min(full as u32);
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
-        // What comes instead of a cut item is not the item.
+        // Tokens that come in the place of a cut item are not that item.
         sequence.mm_items.retain(|e| e.start < len);
         sequence.mm_items.iter_mut().for_each(|e| e.end = e.end.min(len));
         self.note_promised(seq);

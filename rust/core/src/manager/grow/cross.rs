@@ -38,8 +38,8 @@ impl Manager {
         }
     }
 
-    /// Whether all blocks of an input are there. Looks no further than the first that is not, for
-    /// how many there would be is the caller's word.
+    /// Whether all blocks of an input are findable. Stops at the first that is not, because their number
+    /// comes from the caller unchecked.
     fn all_cross(&self, tokens: u32, root: Key, hits: &mut [Vec<BlockId>]) -> bool {
         let Index::Hash(index) = self.store.index() else { return false };
         for group in self.layout.cross_groups() {

@@ -96,18 +96,20 @@ impl Manager {
     /// The ids of the first tokens of `seq` that were not known yet.
     ///
     /// # Errors
-    /// Unknown handles; [`Error::Invalid`] for more ids than are missing.
+    /// Unknown handles; [`Error::Invalid`] for more ids than are missing, and where keys are.
     pub fn fill_placeholders(&mut self, seq: SeqId, tokens: &[u32]) -> Result<()> {
         let sequence = self.sequences.get_mut(seq)?;
         check_missing(tokens.len(), sequence.unknown)?;
+        sequence.check_tokens("tokens", tokens.len())?;
+        if tokens.is_empty() {
+            return Ok(());
+        }
         let missing = sequence.unknown as usize;
         let at = sequence.tokens.len() - missing;
         sequence.tokens[at..at + tokens.len()].copy_from_slice(tokens);
         sequence.unknown -= tokens.len() as u32;
-        if !tokens.is_empty() {
-            self.store.note_ids(Kind::Fill, seq, (0, 0), tokens);
-            self.note_computing(seq);
-        }
+        self.store.note_ids(Kind::Fill, seq, (0, 0), tokens);
+        self.note_computing(seq);
         Ok(())
     }
 
@@ -119,7 +121,7 @@ impl Manager {
         self.append_anywhere(seq, ids)
     }
 
-    /// The same in every case.
+    /// Appends tokens without the shortcut of [`Self::append_in_place`].
     pub(super) fn append_anywhere(&mut self, seq: SeqId, ids: Ids<'_>) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         sequence.check_append(ids.len())?;
@@ -342,8 +344,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether another reader would see a write into `block`: another owner (a copy under way only
-    /// reads the block, or fills it for this one), or a sequence that finds it in the index.
+    /// Whether another reader would see a write into `block`: another owner, or a sequence that finds it in
+    /// the index. A copy under way is no such owner, because it only reads the block, or fills it for this
+    /// one.
     fn is_shared(&self, block: BlockId) -> bool {
         self.has_other_owner(block) || (block != NIL && self.pool().state(block) != State::Pending)
     }

@@ -95,6 +95,7 @@ impl Manager {
             }
             check_missing(tokens.len(), mark.missing)?;
             mark.missing -= tokens.len() as u32;
+            self.sequences.get(seq)?.check_tokens("tokens", tokens.len())?;
         }
         for &(seq, upto) in step.commit {
             let mark = self.sequences.mark(seq, number)?;

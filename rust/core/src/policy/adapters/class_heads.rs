@@ -22,8 +22,8 @@ pub trait Classes: Clone + Send + 'static {
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// An allocation found it.
     fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
-    /// A block whose class or rank has changed though nothing happened to it: asked for after
-    /// every insertion, hit, release and removal, until there is none.
+    /// Returns a block whose class or rank has changed although nothing happened to it. It is called after
+    /// every insertion, hit, release and removal, until it returns `None`.
     fn moved(&mut self, _view: View<'_>) -> Option<BlockId> {
         None
     }
@@ -37,16 +37,16 @@ pub trait Classes: Clone + Send + 'static {
     fn class(&self, block: BlockId) -> usize;
     /// Lower is evicted first within its class.
     fn rank(&self, block: BlockId, view: View<'_>) -> u128;
-    /// The class that gives the next victim, one that is not empty. At least one is not. Leaves of one
-    /// retention priority ([`Heads::bucket`]) are seen: where a policy stands among them says nothing of
-    /// another priority's.
+    /// Returns the class that gives the next victim. It must have a leaf; at least one class has. `heads`
+    /// shows only the leaves of one retention priority ([`Heads::bucket`]), so a position in that order is
+    /// not valid for another priority.
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
     /// Whether the head just chosen gets another chance; its class or rank has changed then.
     fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
         false
     }
-    /// It was evicted, which it may have been though it was not the victim that was chosen. `heads` are the
-    /// leaves that are left.
+    /// The block was evicted. It need not be the victim that was chosen. `heads` are the leaves that are
+    /// left.
     fn evicted(&mut self, _block: BlockId, _heads: Heads<'_>) {}
     /// It is no longer findable. Its key can still be read.
     fn removed(&mut self, _block: BlockId, _cause: RemovalCause, _view: View<'_>) {}
@@ -151,7 +151,7 @@ impl<P: Classes> ClassHeads<P> {
         self.leaves += 1;
     }
 
-    /// Puts blocks where they belong that changed their place by themselves.
+    /// Moves blocks whose class or rank has changed by itself to their new places.
     fn settle(&mut self, view: View<'_>) {
         while let Some(block) = self.policy.moved(view) {
             if self.take_out(block) {

@@ -79,8 +79,8 @@ impl<T> Ghosts<T> {
     }
 }
 
-/// Ghosts, and those of them that an allocation has just asked for: these are no longer in anyone's way,
-/// and wait for their block to be computed.
+/// Ghosts, some of which an allocation has just asked for. Those no longer count towards the capacity, and
+/// wait until their block is computed.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory<T> {
     ghosts: Ghosts<T>,

@@ -109,7 +109,7 @@ impl Heap {
         self.set(places, at, entry);
     }
 
-    /// Moves a hole at `at` down to where it has no children; where that is.
+    /// Moves the hole at `at` down to a place without children. Returns that place.
     fn sink(&mut self, places: &mut [u32], mut at: usize) -> usize {
         loop {
             let first = at * ARITY + 1;
@@ -148,7 +148,8 @@ impl Heap {
         self.up(places, hole, last);
     }
 
-    /// Whether all of its blocks may be evicted, and have the priority they stand at.
+    /// Checks that all blocks in the heap may be evicted, and that their entries hold their present
+    /// priorities.
     pub fn validate_blocks(&self, pool: &Pool) -> Result<(), String> {
         if let Some(entry) = self.entries.iter().find(|e| !pool.is_evictable(e.block())) {
             return Err(format!("block {} may not be evicted", entry.block()));

@@ -57,11 +57,12 @@ impl Returns {
         self.life += if self.life > 0.0 { (idle - self.life) / CALM } else { idle };
     }
 
-    /// The chance that what has been idle for `idle` ticks comes back within a block's expected life.
+    /// The chance that a block which has been idle for `idle` ticks is used again within a block's expected
+    /// life.
     fn chance(&self, class: usize, idle: u64) -> f64 {
         let Class { begun, returned, time } = self.classes.get(class).copied().unwrap_or_default();
         let life = self.life.max(1.0);
-        // As if one wait of two had ended, after that life.
+        // The counts are smoothed as if one more wait of two had ended, after that life.
         let share = (returned + 1.0) / (begun.max(returned) + 2.0);
         let gap = (time + life) / (returned + 1.0);
         let still_due = share * (-(idle as f64) / gap).exp();

@@ -71,7 +71,7 @@ impl Sketch {
         }
     }
 
-    /// How often `key` was asked for, 15 at the most: never too little between two halvings.
+    /// How often `key` was asked for, 15 at most. Between two halvings the count is never too low.
     pub fn count(&self, key: Key) -> u64 {
         let counts = self.places(key).map(|(word, bit)| (self.words[word] >> bit) & MOST);
         counts.into_iter().fold(MOST, u64::min)

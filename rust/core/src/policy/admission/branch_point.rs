@@ -50,7 +50,7 @@ impl Admit for BranchPoint {
                 out[i] = Verdict::Drop;
             }
         }
-        // Once all are judged: several groups may ask about one prefix.
+        // Updates the table only after all rows are judged, because several groups may ask about one prefix.
         for i in (0..out.len()).filter(goes_on) {
             let place = self.place(offer.keys[i]);
             self.followed[place] = (offer.keys[i], offer.nexts[i]);

@@ -1,4 +1,5 @@
-//! Kept if used more often than what would be evicted for it, as far as a sketch can tell.
+//! Keeps a block if it is used more often than the block that would be evicted for it, by the counts of a
+//! sketch.
 //!
 //! Source: `TinyLFU` (Einziger, Friedman and Manes, ACM Transactions on Storage 13(4), 2017).
 

@@ -131,8 +131,8 @@ pub trait Admit: Send {
         false
     }
 
-    /// A sequence has found or computed these blocks, each said once a request (a request that comes
-    /// back after a preemption is none); before `admit` is asked about them.
+    /// Tells the policy that a sequence has found or computed these blocks, before `admit` is asked about
+    /// them. Each block is named once per request. A request that comes back after a preemption names none.
     fn seen(&mut self, _keys: &[Key]) {}
 
     /// One verdict a row; all are `Keep` before.
@@ -152,8 +152,8 @@ pub trait Admit: Send {
 /// Options of the built-in policies; each reads its own.
 #[derive(Debug, Clone, Copy)]
 pub struct AdmissionOptions {
-    /// second-use, write-through, selective: kept from this use on; frequency: where nothing is
-    /// about to be evicted.
+    /// second-use, write-through, selective: a block is kept from this use on. frequency: the same, as long
+    /// as nothing has to be evicted.
     pub uses: Option<u32>,
     /// second-use, branch-point: keys remembered.
     pub remember: u32,

@@ -1,4 +1,4 @@
-//! Kept from the n-th use on: what is asked for once is not worth a place.
+//! Keeps a block from its n-th use on, because a block that is asked for only once is not worth its room.
 //!
 //! Source: vLLM's `FilterReusedOffloadingManager` (`store_threshold`, `max_tracker_size`).
 

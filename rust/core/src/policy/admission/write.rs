@@ -20,7 +20,8 @@ impl Admit for WriteBack {
     }
 }
 
-/// Written on its n-th use, its computation included; what leaves before is lost.
+/// Writes a block on its n-th use; its computation is the first. A block that leaves the tier above before
+/// that is lost.
 #[derive(Debug, Clone, Copy)]
 pub struct WriteThrough {
     name: &'static str,

@@ -53,7 +53,7 @@ impl Classes for Arc {
         for list in [ONCE, OFTEN] {
             if let Some((called, ())) = self.ghosts[list].forget(key) {
                 class = OFTEN;
-                // What was generated is there before anyone asks for it.
+                // A generated block exists before any request has asked for its key.
                 if !called {
                     self.adapt(list, before, capacity);
                 }

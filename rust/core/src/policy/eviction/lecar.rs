@@ -13,7 +13,7 @@ use crate::pool::{BlockId, Pool};
 /// are blocks: both as in the paper.
 const LEARNING: f64 = 0.45;
 const DISCOUNT: f64 = 0.005;
-/// No expert is ever out of the game.
+/// The least weight of an expert, so that each is still chosen sometimes.
 const LEAST: f64 = 1e-10;
 
 const RECENCY: usize = 0;

@@ -25,7 +25,7 @@ struct SessionUse {
     last: u64,
 }
 
-/// How many turns the session had that used a block last is the block's class.
+/// A block's class is the number of turns of the session that used it last.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     /// (class, tick of the last use)

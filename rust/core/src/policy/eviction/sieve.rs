@@ -38,7 +38,7 @@ impl Hand {
 #[derive(Debug, Clone, Default)]
 pub struct Sieve {
     columns: Vec<Column>,
-    /// By retention priority; one that is not there yet is where all start.
+    /// The hand of each retention priority. A missing entry stands for a hand at the start of the queue.
     hands: Vec<Hand>,
     newest: u128,
 }

@@ -4,7 +4,7 @@ use crate::policy::adapters::rank_order::pack;
 use crate::policy::{BlockAccess, Lfu, Rank, View};
 use crate::pool::BlockId;
 
-/// The state of lfu, read otherwise.
+/// Uses lfu's state, and ranks by it in another way.
 #[derive(Debug)]
 pub struct Slru {
     protected_uses: u32,

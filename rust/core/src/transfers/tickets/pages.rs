@@ -22,7 +22,7 @@ struct Page {
     load: bool,
 }
 
-/// A copy within the pool: see [`Copy`].
+/// A copy within the pool: see [`BlockCopy`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageRead {
     pub(super) tokens: u32,
@@ -96,7 +96,7 @@ impl PageUses {
         page.ends += 1;
     }
 
-    /// One that had joined what is computed here has left.
+    /// Notes that one sequence no longer waits for what is computed here.
     pub(super) fn leave(&mut self, page: BlockId) {
         self.lose_end(page, |page| page.joins -= 1);
     }

@@ -26,7 +26,7 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 pub(super) struct LoadState {
     pub(super) load: LoadTicket,
-    /// Whose load it is, where it is no joined computation.
+    /// The sequence that the load was opened for. It has no meaning for a joined computation.
     pub(super) opened_for: SeqId,
     /// What the first block that it brings is called.
     pub(super) name: Option<Key>,
