@@ -1,4 +1,4 @@
-"""Counts the objects of a store by name space, without regard to their writer, and removes them on demand.
+"""Counts and, on demand, removes the objects of a store by name space, of all writers.
 
 For the command line. An engine reads its own name space alone, and removes only objects that it
 wrote.
