@@ -49,6 +49,20 @@ class Growth(Admissions):
         s.tokens += [None] * (until - len(s.tokens))
         return None
 
+    def enter_keys(self, seq: int, until: int, ids: list[int], upto: int) -> None:
+        """What `advance` does before it commits; ``ids`` stand for keys of further full blocks."""
+        s = self.live(seq)
+        length, keyed = max(s.slots, until), s.filled // self.size
+        keyed += len(ids) // self.size
+        need(not ids or (s.keyed and keyed * self.size <= length))
+        filled = max(s.filled, keyed * self.size if ids else 0)
+        need(s.committed <= upto <= min(length, filled))
+        if until > s.slots:
+            self.reserve(seq, until)
+        if ids:
+            s.hashed = keyed * self.size
+            s.tokens[s.hashed - len(ids) : s.hashed] = ids
+
     def grow(self, seq: int, until: int) -> None:
         s = self.live(seq)
         shared = [pair for group in range(len(s.tables)) for pair in self.shared(s, group)]

@@ -42,6 +42,7 @@ WEIGHTS = {
     "expire": 3,
     "fork_prefix": 4,
     "reserve": 3,
+    "advance": 6,
     "publish": 3,
     "find_blocks": 3,
     "free": 4,
@@ -63,7 +64,7 @@ WEIGHTS = {
 }
 
 
-GROWTHS = ["admit", "join", "serve", "append", "append_unknown", "extend", "reserve"]
+GROWTHS = ["admit", "join", "serve", "append", "append_unknown", "extend", "reserve", "advance"]
 GROWTHS += ["fork_prefix", "step", "resume", "lend"]
 
 

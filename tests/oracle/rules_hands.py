@@ -132,6 +132,49 @@ class HandRules(PoolRules):
             )
             self.coming[seq] += self.dice.bits(len(s.tokens) - had)
 
+    def advance(self) -> None:
+        """Slots ahead, keys of blocks whose ids never come, and a commit of what was computed."""
+        seqs = [seq for seq, s in self.o.seqs.items() if s.keyed] or [self.seq()]
+        seq = self.dice.pick(seqs)
+        if seq is None or not self.setup.takes_keys:
+            return
+        s = self.o.live(seq)
+        had, unit, start = len(s.tokens), self.o.size, s.filled // self.o.size * self.o.size
+        until = max(s.slots - 1 + self.dice.below(unit + 4), 0)
+        coming = self.coming[seq] + self.dice.bits(max(until - had, 0))
+        known = [token for token in s.tokens[: s.filled] if token is not None]
+        ids = [*known, *coming, 0, 1][start : start + unit * self.dice.pick([0, 0, 1, 1, 2])]
+        ids = ids[: len(ids) // unit * unit]
+        space = {**s.ask.space, "mm_items": s.mm_items}
+        keys = self.kv.blocks.hash_blocks([*known[:start], *ids], **space)[start // unit :]
+        upto = self.dice.pick([None, s.committed, min(s.slots, s.filled)])
+        self.compute(seq, upto or 0)
+        refused = self.refusals
+        self.both(
+            f"advance {seq:#x} to {until} by {ids}, commit {upto}",
+            lambda: self.kv.advance(seq, until, upto=upto, keys=keys if ids else None),
+            lambda blocks: self.advanced(seq, until, ids, upto, blocks),
+        )
+        self.plane.take_back(self.refusals > refused)
+        self.count("keys that came late", bool(ids) and self.refusals == refused)
+        if self.refusals == refused:
+            self.coming[seq] = coming[: len(s.tokens) - had + len(self.coming[seq])]
+            unknown = len(s.tokens) - s.filled
+            del self.coming[seq][: len(self.coming[seq]) - unknown]
+
+    def advanced(
+        self, seq: int, until: int, ids: list[int], upto: int | None, blocks: list[list[int]] | None
+    ) -> None:
+        s = self.o.live(seq)
+        rows = [len(table) for table in s.tables]
+        upto = s.committed if upto is None else upto
+        self.o.enter_keys(seq, until, ids, upto)
+        if s.committed < upto:
+            self.o.commit(seq, upto)
+        new = [table[had:] for table, had in zip(s.tables, rows, strict=True)]
+        gap = 0 if self.setup.null else -1
+        self.same("new blocks", blocks, [[gap if b is None else b for b in row] for row in new])
+
     # --- blocks one by one --------------------------------------------------------------------
 
     def publish(self) -> None:

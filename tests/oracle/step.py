@@ -186,7 +186,7 @@ def check(o: Oracle, call: Call) -> None:
     after = {seq: lengths_after(o.live(seq), cuts.get(seq), fills.get(seq, [])) for seq in o.seqs}
     for seq, tokens in fills.items():
         _, known, filled = lengths_after(o.live(seq), cuts.get(seq), [])
-        need(len(tokens) <= known - filled)
+        need(len(tokens) <= known - filled and not (tokens and o.live(seq).keyed))
     for seq, upto in commits.items():
         slots, _, filled = after[seq]
         need(min(o.live(seq).committed, slots) <= upto <= min(slots, filled))
