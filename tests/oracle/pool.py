@@ -283,6 +283,8 @@ class Pool:
                 self.forget([block])
                 twins[0].inner = twins[0].inner and block.inner
                 twins[0].left_once = twins[0].left_once or block.left_once
+                if twins[0].session != block.session:
+                    twins[0].session = 0
                 if not twins[0].owners:
                     if self.twin:
                         self.twin.claimed(twins[0], self.now)

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::hash::Key;
 use crate::manager::Manager;
-use crate::sequence::{SeqId, check_filled};
+use crate::sequence::{SeqId, Sequence, check_filled};
 
 impl Manager {
     /// Slots of `seq` up to `until`, unless it has them, as `reserve` gives them; and `keys` of its
@@ -26,7 +26,7 @@ impl Manager {
             let limit = u64::from(sequence.committed);
             return Err(Error::Backwards { what: "commit", asked: u64::from(upto), limit });
         }
-        let with_keys = (sequence.keys.len() + keys.len()) as u32 * self.block_size();
+        let with_keys = (self.keyed(sequence) + keys.len()) as u32 * self.block_size();
         let filled = if keys.is_empty() { 0 } else { with_keys };
         check_filled(upto, sequence.filled().max(filled))?;
         if until > sequence.len {
@@ -49,22 +49,32 @@ impl Manager {
         let full = (len / self.block_size()) as usize;
         let limit = if !sequence.came_as_keys() {
             "the request came as tokens, whose keys are hashed here".to_owned()
-        } else if sequence.keys.len() + count > full {
-            format!("{} of the sequence's {full} full blocks have theirs", sequence.keys.len())
+        } else if self.keyed(sequence) + count > full {
+            format!("{} of the sequence's {full} full blocks have theirs", self.keyed(sequence))
         } else {
             return Ok(());
         };
         Err(Error::Invalid { what: "keys", value: count.to_string(), limit })
     }
 
+    /// The full blocks of a sequence whose keys came. Without prefix caching no keys are kept, and each
+    /// block that is filled counts as one.
+    fn keyed(&self, sequence: &Sequence) -> usize {
+        let filled = (sequence.filled() / self.block_size()) as usize;
+        if self.options.prefix_caching { sequence.keys.len() } else { filled }
+    }
+
     fn enter_keys(&mut self, seq: SeqId, keys: &[Key]) -> Result<()> {
         if keys.is_empty() {
             return Ok(());
         }
-        let size = self.block_size();
+        let keyed = self.keyed(self.sequences.get(seq)?) + keys.len();
+        let (end, is_cached) = (keyed as u32 * self.block_size(), self.options.prefix_caching);
         let sequence = self.sequences.get_mut(seq)?;
-        sequence.keys.extend_from_slice(keys);
-        let filled = sequence.filled().max(sequence.keys.len() as u32 * size);
+        if is_cached {
+            sequence.keys.extend_from_slice(keys);
+        }
+        let filled = sequence.filled().max(end);
         sequence.unknown = sequence.known().saturating_sub(filled);
         if self.store.is_logging() {
             let word = |key: &Key, at: u32| (key.0 >> (32 * at)) as u32;
