@@ -134,8 +134,8 @@ class HandRules(PoolRules):
 
     def advance(self) -> None:
         """Slots ahead, keys of blocks whose ids never come, and a commit of what was computed."""
-        seqs = [seq for seq, s in self.o.seqs.items() if s.keyed] or [self.seq()]
-        seq = self.dice.pick(seqs)
+        keyed = [seq for seq, s in self.o.seqs.items() if s.keyed]
+        seq = self.dice.pick(keyed) if keyed else self.seq()
         if seq is None or not self.setup.takes_keys:
             return
         s = self.o.live(seq)
