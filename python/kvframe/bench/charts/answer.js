@@ -115,5 +115,7 @@ function hostSentence({ from, to, bound, load, compute, saved }, name, pool, hos
   if (saved < 0.01) {
     return ["", "It would hardly pay. ", `${lift} ${cost}: that saves ${about} ${FORMATS.share(saved)} of prefill.`];
   }
-  return ["", "It would pay. ", `${lift} ${cost}: that saves ${about} ${FORMATS.share(saved)} of prefill.`];
+  const saves = `${lift} ${cost}: that saves ${about} ${FORMATS.share(saved)} of prefill.`;
+  if (bound) return ["", "It could pay. ", `${saves} So much memory was not replayed: this is what no size exceeds.`];
+  return ["", "It would pay. ", saves];
 }

@@ -198,7 +198,7 @@ function hostQuestion(host) {
     said.replaceChildren(...(tier != null ? bold(hostSentence(tier, name, named(state.gib), named(more)))
       : ["These results do not reach to such a size."]));
     note.textContent = "Estimated from replays, as if the pool were that much larger under the same policy. Link and "
-      + "prefill are assumed, so put in yours. Nothing waits for the link here, and no block lies in both.";
+      + "prefill are assumed, so put in yours. Nothing waits for the link here, and each block lies in one of the two.";
   }
   redraws.push(reply);
   asked.push(reply);

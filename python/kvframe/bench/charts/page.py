@@ -105,12 +105,14 @@ def _ordered(drawn: list[Chart]) -> list[Chart]:
     return sorted(drawn, key=lambda chart: order.index(chart.family))
 
 
-def _from(traffic: Traffic, policies: int) -> str:
+def _from(traffic: Traffic) -> str:
     one = traffic.first
     tokens = f"{one.input_tokens:,}"
     if one.input_tokens >= 1e6:
         tokens = f"{one.input_tokens / 1e6:,.1f} million"
-    return f"{one.requests:,} requests, {tokens} prompt tokens, {policies} policies"
+    bounds = sum(name in BOUNDS for name in traffic.policies)
+    field = f"{len(traffic.policies) - bounds} policies and {bounds} bounds"
+    return f"{one.requests:,} requests, {tokens} prompt tokens, {field}"
 
 
 def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
     verdict = traffic.verdict
     return {
         "label": traffic.label,
-        "from": _from(traffic, len(traffic.policies)),
+        "from": _from(traffic),
         "blockSize": traffic.first.block_size,
         "policies": made.policies,
         "sizes": made.sizes,
