@@ -4,6 +4,7 @@
 | --- | --- |
 | `manager` | the manager: its verbs in the order in which a request meets them |
 | `build` | the core's manager, made from a configuration |
+| `forks` | the ways to fork, and which arguments go together |
 | `step` | a scheduler step: its arguments and its result |
 | `tables` | block tables and slot mappings for kernels, if the caller gives no array |
 """

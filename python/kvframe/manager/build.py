@@ -11,15 +11,23 @@ from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import NativeDriver
 from kvframe.errors import UsageError
+from kvframe.prompts import check_index
 
 Evicting = eviction.EvictionDriver | NativeDriver
 
 
-def evicting_of(resolved: Resolved) -> Evicting | None:
-    """The driver of an eviction policy from outside the core."""
-    config, chosen = resolved.config, resolved.eviction
-    terms = Terms.of(config.eviction, chosen.options, config.cache.block_size)
-    return eviction.driver(chosen.loaded, terms)
+def drivers_of(
+    resolved: Resolved,
+) -> tuple[Evicting | None, admission.AdmissionDriver | None, prefix.PrefixDriver | None]:
+    """The drivers of policies from outside the core, a kind each; None if it has the policy."""
+    config, size = resolved.config, resolved.config.cache.block_size
+    terms = Terms.of(config.admission, resolved.admission.options, size)
+    gate = admission.driver(resolved.admission.loaded, terms)
+    terms = Terms.of(config.prefix, resolved.prefix.options, size)
+    matcher = prefix.driver(resolved.prefix.loaded, terms)
+    check_index(matcher, config)
+    terms = Terms.of(config.eviction, resolved.eviction.options, size)
+    return eviction.driver(resolved.eviction.loaded, terms), gate, matcher
 
 
 def core_of(

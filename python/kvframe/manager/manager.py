@@ -16,15 +16,14 @@ import numpy.typing as npt
 from kvframe.arguments import is_int, shown
 from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
-from kvframe.drivers import admission, prefix
-from kvframe.drivers.asker import Terms
 from kvframe.errors import UsageError
 from kvframe.manager import step as steps
-from kvframe.manager.build import core_of, evicting_of, resolved_of
-from kvframe.manager.tables import Offsets, ragged, slot_count, widest
+from kvframe.manager.build import core_of, drivers_of, resolved_of
+from kvframe.manager.forks import forked
+from kvframe.manager.tables import Offsets, in_rows, one_after_another, slot_count
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
-from kvframe.prompts import PER_TRY, Prompts, check_alone, check_index, prompt_alone
+from kvframe.prompts import PER_TRY, Prompts, check_alone, prompt_alone
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
@@ -107,12 +106,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         resolved = resolved_of(config, settings)
         sections = resolved.config
         self.block_size = size = sections.cache.block_size
-        terms = Terms.of(sections.admission, resolved.admission.options, size)
-        gate = admission.driver(resolved.admission.loaded, terms)
-        terms = Terms.of(sections.prefix, resolved.prefix.options, size)
-        matcher = prefix.driver(resolved.prefix.loaded, terms)
-        check_index(matcher, sections)
-        evicting = evicting_of(resolved)
+        evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
         drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
         self._prompts = prompts = Prompts(core, matcher, gate)
@@ -369,19 +363,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             UsageError: ``upto`` is beyond what is computed, or a window has moved on, or arguments
                 do not go together.
         """
-        if not isinstance(copy, bool | np.bool_):
-            raise UsageError(f"copy = {shown(copy)}: must be True or False")
-        if n is not None:
-            if upto is not None or copy:
-                raise UsageError("upto and copy: not with n, which forks a sequence as it is")
-            return self._core.fork_many(seq, n, tokens)
-        if tokens is not None:
-            raise UsageError("tokens: needs n, the number of forks")
-        if upto is None:
-            if copy:
-                raise UsageError("copy = True: needs upto, the tokens to share")
-            return self._core.fork(seq)
-        return self._core.fork_prefix(seq, upto, copy=bool(copy))
+        return forked(self._core, seq, n, tokens=tokens, upto=upto, copy=copy)
 
     def preempt(self, seq: int, *, fence: int | None = None) -> Request:
         """End a running sequence for now; returns the request that brings it back.
@@ -455,14 +437,12 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Returns:
             What was written: ``out``, or as much of it as the ragged tables fill.
         """
-        if indptr is not None:
-            if start is not None:
-                raise UsageError("start: only for tables in rows, not with indptr")
-            flat = ragged(self._core, seqs, group) if out is None else out
-            written = flat[: self._core.ragged_tables(seqs, indptr, flat, group=group)]
+        if indptr is None:
+            written = in_rows(self._core, seqs, out, group=group, pad=pad, start=start)
+        elif start is None:
+            written = one_after_another(self._core, seqs, out, indptr, group=group)
         else:
-            written = widest(self._core, seqs, group) if out is None else out
-            self._core.block_tables(seqs, written, group=group, pad=pad, start=start)
+            raise UsageError("start: only for tables in rows, not with indptr")
         if seq_lens is not None:
             self._core.seq_lens(seqs, seq_lens)
         return written

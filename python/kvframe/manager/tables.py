@@ -31,6 +31,34 @@ def slot_count(counts: Handles) -> int:
     return slots if slots <= MOST_SLOTS else 0
 
 
+def in_rows(
+    core: Core,
+    seqs: Handles,
+    out: npt.NDArray[np.int32] | None,
+    *,
+    group: int,
+    pad: int,
+    start: Handles | None,
+) -> npt.NDArray[np.int32]:
+    """Write a block table a row; see `KVCacheManager.block_tables`."""
+    rows = widest(core, seqs, group) if out is None else out
+    core.block_tables(seqs, rows, group=group, pad=pad, start=start)
+    return rows
+
+
+def one_after_another(
+    core: Core,
+    seqs: Handles,
+    out: npt.NDArray[np.int32] | None,
+    indptr: Offsets,
+    *,
+    group: int,
+) -> npt.NDArray[np.int32]:
+    """Write block tables into one dimension; returns the part that they fill."""
+    flat = ragged(core, seqs, group) if out is None else out
+    return flat[: core.ragged_tables(seqs, indptr, flat, group=group)]
+
+
 def widest(core: Core, seqs: Handles, group: int) -> npt.NDArray[np.int32]:
     """Make an array with a row for the block table of each sequence."""
     lengths = _lengths(core, seqs, group)
