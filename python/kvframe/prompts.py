@@ -15,7 +15,7 @@ from kvframe.drivers.prefix import Answer, PrefixDriver
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
-from kvframe.results import Allocation, Reason, StepResult
+from kvframe.results import Allocation, Hit, Reason, StepResult
 
 PER_TRY = ("chunk", "until", "partial", "resumed", "external_until")
 """Options of a request that each attempt to admit it may set anew."""
@@ -155,6 +155,27 @@ class Prompts:
         if self.matcher is None or not self.matcher.rewrites:
             return [stored]
         return [one for one in (b"", *self._core.salts()) if self.salt_of(one) == salt]
+
+    def found(
+        self,
+        prompt: Request | TokenIds,
+        cache_salt: str,
+        lora_name: str,
+        encoder: bytes,
+        mm_items: Iterable[MMItem],
+    ) -> Hit:
+        """What `KVCacheManager.lookup` answers."""
+        if isinstance(prompt, Request):
+            check_alone(cache_salt, lora_name, encoder, mm_items)
+            if self.matcher is None:
+                return Hit(*self._core.lookup_request(prompt))
+        elif self.matcher is None:
+            apart = space(cache_salt, lora_name, mm_items, encoder)
+            return Hit(*self._core.lookup(prompt, **apart))
+        else:
+            prompt = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder)
+        ready = self.ready([prompt])
+        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
 
     def ready(self, requests: Sequence[Request], external_until: int | None = None) -> Ready:
         """The requests, each with what a matcher in Python makes and says of it.

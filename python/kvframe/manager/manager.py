@@ -23,7 +23,7 @@ from kvframe.manager.forks import forked
 from kvframe.manager.tables import Offsets, in_rows, one_after_another, slot_count
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
-from kvframe.prompts import PER_TRY, Prompts, check_alone, prompt_alone
+from kvframe.prompts import PER_TRY, Prompts
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
@@ -35,7 +35,6 @@ from kvframe.request import (
     TokenIds,
     name_bytes,
     one_session,
-    space,
 )
 from kvframe.results import (
     NO_COPIES,
@@ -161,18 +160,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Raises:
             UsageError: A value is wrong, or is given beside a `Request`.
         """
-        prompts = self._prompts
-        if isinstance(prompt, Request):
-            check_alone(cache_salt, lora_name, encoder, mm_items)
-            if prompts.matcher is None:
-                return Hit(*self._core.lookup_request(prompt))
-        elif prompts.matcher is None:
-            apart = space(cache_salt, lora_name, mm_items, encoder)
-            return Hit(*self._core.lookup(prompt, **apart))
-        else:
-            prompt = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder)
-        ready = prompts.ready([prompt])
-        return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
+        return self._prompts.found(prompt, cache_salt, lora_name, encoder, mm_items)
 
     def can_allocate(self, request: Request) -> AllocStatus:
         """Whether `allocate` would take a request now, later or never. Changes nothing."""
