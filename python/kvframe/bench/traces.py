@@ -68,14 +68,7 @@ def read(name: str, options: ReadOptions) -> Source:
         ConfigError: An option has an impossible value.
     """
     with open_trace(name, options) as found:
-        trace = _core.Trace.read(
-            found.file,
-            found.label,
-            found.block_size,
-            found.time_unit,
-            found.core_form,
-            sort=found.sort,
-        )
+        trace = found.read()
         sha256 = found.sha256()
     unit, doubt = trace.time_unit, UNIT.get(trace.time_unit, "") if trace.unit_in_doubt else ""
     if found.reader.name == "kvframe-log":

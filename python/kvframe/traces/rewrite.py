@@ -34,15 +34,7 @@ def convert(name: str, options: ReadOptions, out: Path, form: str | None) -> lis
         if target == "mooncake":
             _rewritten(found, file)
         else:
-            trace = _core.Trace.read(
-                found.file,
-                found.label,
-                found.block_size,
-                found.time_unit,
-                found.core_form,
-                sort=found.sort,
-            )
-            trace.write(file, target)
+            found.read().write(file, target)
     return found.remarks
 
 

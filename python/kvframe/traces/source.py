@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from kvframe._core import Trace
 from kvframe.errors import TraceError
 from kvframe.spelling import did_you_mean
 from kvframe.traces.blocks import DEFAULT, block_size_of
@@ -75,6 +76,12 @@ class OpenTrace:
     sort: bool = False
     core_form: str | None = None
     _raw: Stream = field(kw_only=True, repr=False)
+
+    def read(self) -> Trace:
+        """All of it, in the core."""
+        return Trace.read(
+            self.file, self.label, self.block_size, self.time_unit, self.core_form, sort=self.sort
+        )
 
     def sha256(self) -> str:
         """The hash of the file as it lies there, once it is read."""
