@@ -1794,6 +1794,11 @@ def node_key(node: SupportsIndex) -> list[int]:
     The two words, low first, of the key that stands for a prefix node in a replay.
     """
 
+def policy_options() -> dict[str, dict[str, list[tuple[str, int, int, int, str]]]]:
+    """
+    The built-in policies of each kind, and the options that each declares.
+    """
+
 def replay(
     trace: Trace,
     policy: Any,

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import inspect
 
 from kvframe.config import Config, schema
+from kvframe.config.describe import members
 from kvframe.policies.builtin import BUILTIN
 from kvframe.policies.builtin_admission import BUILTIN_ADMISSION
 from kvframe.policies.builtin_prefix import BUILTIN_PREFIX
@@ -36,8 +38,22 @@ def names(kind: Any) -> list[str]:
     return [field.name for field in msgspec.structs.fields(kind)]
 
 
+POWERS = {2**24: "2²⁴", 2**26: "2²⁶", 2**32 - 1: "2³² - 1"}
+
+
 def number(cell: str) -> float:
-    return 2**32 - 1 if cell == "2³² - 1" else float(cell)
+    return next((value for value, text in POWERS.items() if text == cell), None) or float(cell)
+
+
+def limits(field: Any) -> str:
+    """What a value of an option may be, as the page says it."""
+    (kind,) = members(field.type)
+    assert isinstance(kind, inspect.IntType | inspect.FloatType)
+    if kind.gt is not None:
+        return f"above {kind.gt}"
+    if kind.le is None:
+        return f"from {kind.ge}"
+    return f"{kind.ge} to {POWERS.get(int(kind.le), kind.le)}"
 
 
 def test_every_section_has_a_heading() -> None:
@@ -56,10 +72,11 @@ def test_the_options_of_the_disk_are_listed() -> None:
 
 @pytest.mark.parametrize("section", POLICIES)
 def test_a_section_lists_the_options_of_built_in_policies(section: str) -> None:
-    rows = re.findall(r"^\| ([\w-]+): `(\w+)` \| (.*?) \|", SECTIONS[section], flags=re.M)
-    shown = {(policy, name): number(default) for policy, name, default in rows}
+    row = r"^\| ([\w-]+): `(\w+)` \| (.*?) \| (.*?) \|"
+    rows = re.findall(row, SECTIONS[section], flags=re.M)
+    shown = {(policy, name): (number(default), limit) for policy, name, default, limit in rows}
     assert shown == {
-        (policy.name, field.name): field.default
+        (policy.name, field.name): (field.default, limits(field))
         for policy in POLICIES[section]
         if policy.options is not None
         for field in msgspec.structs.fields(policy.options)

@@ -51,6 +51,8 @@ WRONG = [
     ({"strange": 3}, "slru", "strange: unknown option; slru has protected_uses"),
     ({"protected_uses": 3}, "lru", "protected_uses: unknown option; lru takes no options"),
     ({"protected_uses": -1}, "slru", "protected_uses = -1: must be a whole number between 0 and "),
+    ({"protected_uses": 0}, "slru", "protected_uses = 0: must be between 1 and 4294967295"),
+    ({"in_percent": 101}, "2q", "in_percent = 101: must be between 0 and 100"),
     ({"protected_uses": "2"}, "slru", "protected_uses = '2': must be a whole number between 0 "),
     ({"protected_uses": 2**6000}, "slru", "protected_uses = "),
     ({3: 3}, "slru", " 3: an option is named by a string"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
+from msgspec import inspect
+from msgspec.structs import FieldInfo
 
+from kvframe.config.describe import members
 from kvframe.policies.builtin import BUILTIN
 
 from ..amounts import amount
-from .drive import follow, retained, traffic
+from .drive import EVICT, Traffic, follow, retained, run, traffic
 from .twins import TWINS
 
 TRACES, REQUESTS = amount(40, 1_000), 14
@@ -35,6 +39,46 @@ def test_the_lowest_retention_priority_dies_and_its_policy_says_which(policy: st
     loads.append(retained(traffic(-2, 300), 0))
     evictions = sum(follow(policy, load) for load in loads)
     assert evictions > 5 * RETAINED, evictions
+
+
+def limits(option: FieldInfo) -> tuple[int, int]:
+    """The lowest and the highest value of an option."""
+    (kind,) = members(option.type)
+    assert isinstance(kind, inspect.IntType)
+    assert kind.ge is not None
+    assert kind.le is not None
+    return int(kind.ge), int(kind.le)
+
+
+OPTIONS = {
+    policy.name: {field.name: limits(field) for field in msgspec.structs.fields(policy.options)}
+    for policy in BUILTIN
+    if policy.options is not None
+}
+"""The lowest and the highest value of each option that the core declares."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "option"), [(policy, option) for policy in OPTIONS for option in OPTIONS[policy]]
+)
+def test_an_option_acts_and_its_twin_reads_it(policy: str, option: str) -> None:
+    """It changes a victim, if need be where the other options are at their highest."""
+    load = replace(traffic(-10, 500), capacity=10)
+    highest = {name: most for name, (_, most) in OPTIONS[policy].items() if name != option}
+    acts = False
+    for others in ({}, highest):
+        default = evicted(policy, load, others)
+        for value in OPTIONS[policy][option]:
+            given = {**others, option: value}
+            assert follow(policy, load, **given) > 100
+            acts = acts or evicted(policy, load, given) != default
+    assert acts
+
+
+def evicted(policy: str, load: Traffic, options: dict[str, int]) -> list[int]:
+    """The blocks that were evicted, in order."""
+    (kinds, _, blocks, *_), _, _ = run(policy, load, 1, options)
+    return [block for kind, block in zip(kinds, blocks, strict=True) if kind == EVICT]
 
 
 LEAST, MOST = 1, 2**32 - 1

@@ -90,7 +90,7 @@ impl Host for Interrupts {
 
 impl Driver {
     pub(crate) fn new(py: Python<'_>, asked: Asked<'_, '_>) -> PyResult<Self> {
-        let Policy { eviction, outside, name } = make_policy(py, asked.policy, asked.options)?;
+        let Policy { eviction, outside, name, .. } = make_policy(py, asked.policy, asked.options)?;
         let (gate, admission) = make_admission(py, asked.admission, asked.admission_options)?;
         let mirrored = match &asked.matcher {
             Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),

@@ -99,7 +99,7 @@ mod _core {
     #[pymodule_export]
     use super::manager::Manager;
     #[pymodule_export]
-    use super::options::check_options;
+    use super::options::{check_options, policy_options};
     #[pymodule_export]
     use super::pages::TierPages;
     #[pymodule_export]

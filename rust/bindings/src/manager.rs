@@ -1,11 +1,9 @@
 //! `Manager`: the core behind one lock.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kvframe_core::hash::Hasher;
 use kvframe_core::manager::Due;
-use kvframe_core::policy::admission::Admit;
 use kvframe_core::{Key, Manager as Core, Scope};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
@@ -21,7 +19,7 @@ use crate::listeners::Listeners;
 use crate::options;
 use crate::policy::admission::{Admission, make_admission};
 use crate::policy::eviction::make_policy;
-use crate::policy::host::{Outside, PolicyHost};
+use crate::policy::host::PolicyHost;
 use crate::policy::prefix::AnswerTuple;
 use crate::request::Request;
 use crate::step::{AllocationTuple, PlanTuple, allocation_tuple, plan_tuple};
@@ -36,9 +34,7 @@ pub struct Manager {
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
     pub(crate) admission: Admission,
-    admission_options: Option<Py<PyDict>>,
     policy: String,
-    /// The options of a policy in Python, as they were given.
     policy_options: Option<Py<PyDict>>,
     pub(crate) listeners: Listeners,
 }
@@ -84,9 +80,9 @@ impl Manager {
             return Err(options::refused(py, &fault));
         }
         let prefix_caching = options.prefix_caching;
-        let made = make_policy(py, &chosen.eviction, chosen.eviction_options.as_ref())?;
+        let mut made = make_policy(py, &chosen.eviction, chosen.eviction_options.as_ref())?;
         let hasher = Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint);
-        let name = made.name.clone();
+        let (name, policy_options) = (made.name.clone(), made.options.take());
         let (gate, admission) =
             make_admission(py, chosen.admission.as_ref(), chosen.admission_options.as_ref())?;
         let mut wants_keys = false;
@@ -102,9 +98,8 @@ impl Manager {
             prefix_caching,
             wants_keys,
             admission,
-            admission_options: chosen.admission_options.map(Bound::unbind),
             policy: name,
-            policy_options: chosen.eviction_options.map(Bound::unbind),
+            policy_options,
             listeners: Listeners::default(),
         })
     }
@@ -120,20 +115,9 @@ impl Manager {
         dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
         dict.set_item("policy", &self.policy)?;
-        if let Outside::Nothing = self.host.outside() {
-            let options = self.locked(py, |core| core.policy().options())?;
-            dict.set_item("policy_options", options.into_iter().collect::<HashMap<_, _>>())?;
-        } else {
-            dict.set_item("policy_options", &self.policy_options)?;
-        }
+        dict.set_item("policy_options", &self.policy_options)?;
         dict.set_item("admission", &self.admission.name)?;
-        if self.admission.python.is_some() {
-            dict.set_item("admission_options", &self.admission_options)?;
-        } else {
-            let options = self.locked(py, |core| core.admission().map(Admit::options))?;
-            let options = options.into_iter().flatten();
-            dict.set_item("admission_options", options.collect::<HashMap<_, _>>())?;
-        }
+        dict.set_item("admission_options", &self.admission.options)?;
         dict.set_item("window", self.host.outside().window())?;
         Ok(dict)
     }

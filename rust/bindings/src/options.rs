@@ -1,12 +1,15 @@
 //! Options by name, checked before they reach the core: an option that the core, a built-in policy or a group
 //! does not have is refused.
 
-use kvframe_core::Options;
+use kvframe_core::policy::{self, Builtin, PolicyOption, PolicyOptions, admission};
+use kvframe_core::{Error, Options};
+use std::collections::HashMap;
+
 use kvframe_core::options::table::Value;
 use kvframe_core::options::{Fault, KEYS};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict};
+use pyo3::types::{IntoPyDict, PyBool, PyDict};
 
 use crate::calls::{call_method, import};
 use crate::errors::{from_core, raise, shown};
@@ -141,25 +144,59 @@ pub fn check_options(table: &Bound<'_, PyDict>) -> PyResult<Vec<(String, bool, S
     Ok(faults.into_iter().map(|fault| (fault.key(), fault.value.is_some(), fault.limit)).collect())
 }
 
-/// Passes each option to `set` as a number. Returns their names.
+/// The built-in policy that is found, made with the options at `path`, and the values of all its options.
 ///
 /// # Errors
-/// `ConfigError`: one is no number that can be.
-pub fn numbers(
+/// `ConfigError`: it is not found, or does not have one of these options, or one is outside its limits.
+pub fn make<P: 'static>(
+    py: Python<'_>,
     path: &str,
-    options: Option<&Bound<'_, PyDict>>,
-    mut set: impl FnMut(&str, u32),
-) -> PyResult<Vec<String>> {
-    let mut names = Vec::new();
+    given: Option<&Bound<'_, PyDict>>,
+    find: impl FnOnce() -> Result<&'static Builtin<P>, Error>,
+) -> PyResult<(P, Py<PyDict>)> {
+    let (names, values): (Vec<_>, Vec<_>) = numbers(path, given)?.into_iter().unzip();
+    let policy = find().map_err(|error| from_core(py, &error))?;
+    let known: Vec<&str> = policy.options.iter().map(|option| option.name).collect();
+    check(py, path, policy.name, &names, &known)?;
+    let given: Vec<_> = names.iter().map(String::as_str).zip(values).collect();
+    let made = policy.make(PolicyOptions(&given)).map_err(|error| match error {
+        Error::Invalid { what, value, limit } => {
+            raise(py, "ConfigError", format!("{path}.{what} = {value}: {limit}"))
+        }
+        error => from_core(py, &error),
+    })?;
+    let in_force = policy.in_force(PolicyOptions(&given)).into_py_dict(py)?;
+    Ok((made, in_force.unbind()))
+}
+
+/// What is known of an option: its name, default, lowest and highest value, and what it does.
+type Declared = (&'static str, u32, u32, u32, &'static str);
+
+/// The built-in policies of each kind, and the options that each declares.
+#[pyfunction]
+pub fn policy_options() -> HashMap<&'static str, HashMap<&'static str, Vec<Declared>>> {
+    let eviction = policy::POLICIES.iter().map(|policy| (policy.name, declared(policy.options)));
+    let admission =
+        admission::POLICIES.iter().map(|policy| (policy.name, declared(policy.options)));
+    HashMap::from([("eviction", eviction.collect()), ("admission", admission.collect())])
+}
+
+fn declared(options: &[PolicyOption]) -> Vec<Declared> {
+    let one = |o: &PolicyOption| (o.name, o.default, o.least, o.most, o.description);
+    options.iter().map(one).collect()
+}
+
+fn numbers(path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u32)>> {
+    let mut numbers = Vec::new();
     for (name, value) in options.into_iter().flatten() {
         let Ok(name) = name.extract::<String>() else {
             let message = format!("{path}: {}: an option is named by a string", shown(&name));
             return Err(raise(value.py(), "ConfigError", message));
         };
-        set(&name, number(&format!("{path}.{name}"), &value)?);
-        names.push(name);
+        let number = number(&format!("{path}.{name}"), &value)?;
+        numbers.push((name, number));
     }
-    Ok(names)
+    Ok(numbers)
 }
 
 /// A number of the core's.
@@ -175,10 +212,11 @@ pub fn check(
     py: Python<'_>,
     path: &str,
     owner: &str,
-    names: &[String],
+    names: &[impl AsRef<str>],
     known: &[&str],
 ) -> PyResult<()> {
-    let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) else {
+    let mut names = names.iter().map(AsRef::as_ref);
+    let Some(name) = names.find(|name| !known.contains(name)) else {
         return Ok(());
     };
     let near = did_you_mean(py, name, known)?;

@@ -3,18 +3,17 @@
 mod common;
 
 use common::{SIZE, build, found, open, prompt, run, serve};
-use kvframe_core::policy::admission::{
-    AdmissionOptions, Ask, Occasion, Offer, OfferRow, Tier, Verdict, by_name,
-};
+use kvframe_core::policy::PolicyOptions;
+use kvframe_core::policy::admission::{Ask, Occasion, Offer, OfferRow, Tier, Verdict, by_name};
 use kvframe_core::{Error, Group, GroupKind, Key, Manager, Options};
 
-fn gated(name: &str, options: AdmissionOptions, groups: Vec<Group>) -> Manager {
+fn gated(name: &str, options: PolicyOptions<'_>, groups: Vec<Group>) -> Manager {
     let options_of_pool = Options { blocks: 64, block_size: SIZE, groups, ..Options::default() };
     build(options_of_pool, "lru").with_admission(by_name(name, options).unwrap())
 }
 
 fn full(name: &str) -> Manager {
-    gated(name, AdmissionOptions::default(), vec![GroupKind::Full.into()])
+    gated(name, PolicyOptions::default(), vec![GroupKind::Full.into()])
 }
 
 // scenario: VT64
@@ -50,7 +49,7 @@ fn a_lagging_group_goes_as_far_as_the_others() {
     let lags = Group { lag: 2, ..GroupKind::Full.into() };
     let mut m = gated(
         "size",
-        AdmissionOptions { min_tokens: 0, max_tokens: 8, ..AdmissionOptions::default() },
+        PolicyOptions(&[("min_tokens", 0), ("max_tokens", 8)]),
         vec![GroupKind::Full.into(), lags],
     );
     serve(&mut m, &open(&[1, 2, 3]));
@@ -66,7 +65,7 @@ fn ask(name: &str, tier: Tier, occasion: Occasion, uses: &[u32]) -> Vec<Verdict>
         offer.push(OfferRow { key, depth, span: SIZE, uses, ..OfferRow::default() });
     }
     let mut out = vec![Verdict::Keep; offer.len()];
-    let mut policy = by_name(name, AdmissionOptions::default()).unwrap().expect("a policy");
+    let mut policy = by_name(name, PolicyOptions::default()).unwrap().expect("a policy");
     policy.admit(&offer, Ask { tier, occasion, ..Ask::default() }, &mut out);
     out
 }
@@ -81,23 +80,21 @@ fn lower_tiers_ask_the_same_policy() {
     assert_eq!(ask("write-through", Tier::Disk, Occasion::Computed, &uses), [Keep; 3]);
     assert_eq!(ask("selective", Tier::Host, Occasion::Used, &uses), [Drop, Drop, Keep]);
     // Nobody is asked: everything enters.
-    assert!(by_name("always", AdmissionOptions::default()).unwrap().is_none());
+    assert!(by_name("always", PolicyOptions::default()).unwrap().is_none());
 }
 
 #[test]
 fn names_of_tiers_and_policies_are_told() {
     assert_eq!(Tier::from_name("disk"), Ok(Tier::Disk));
     assert!(matches!(Tier::from_name("tape"), Err(Error::UnknownName { what: "tier", .. })));
-    let unknown = by_name("never", AdmissionOptions::default());
+    let unknown = by_name("never", PolicyOptions::default());
     assert!(matches!(unknown, Err(Error::UnknownName { what: "admission policy", .. })));
 }
 
 #[test]
 fn a_gate_that_keeps_everything_changes_nothing() {
     let (mut a, mut b) = (full("always"), full("size"));
-    b = b.with_admission(
-        by_name("size", AdmissionOptions { min_tokens: 0, ..AdmissionOptions::default() }).unwrap(),
-    );
+    b = b.with_admission(by_name("size", PolicyOptions(&[("min_tokens", 0)])).unwrap());
     for m in [&mut a, &mut b] {
         for blocks in [&[1, 2][..], &[1, 2, 3], &[4], &[1, 5]] {
             serve(m, &open(blocks));

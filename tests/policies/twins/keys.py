@@ -48,7 +48,7 @@ class Slru(Ranking):
     """SGLang's slru: fewer uses than protect, then least recently used."""
 
     def key(self, block: Block) -> tuple[Any, ...]:
-        return block["uses"] >= self.options.get("protected_uses", 2), block["last"]
+        return block["uses"] >= self.options["protected_uses"], block["last"]
 
 
 class SlruDecay(Ranking):

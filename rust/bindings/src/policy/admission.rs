@@ -4,9 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kvframe_core::manager::{Due, Step};
-use kvframe_core::policy::admission::{
-    AdmissionOptions, Admit, Ask, Offer, Verdict, Verdicts, by_name,
-};
+use kvframe_core::policy::admission::{Admit, Ask, Offer, Verdict, Verdicts, find};
 use kvframe_core::{Error, Key, Manager as Core};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,7 +13,7 @@ use pyo3::types::PyDict;
 
 use super::asker::{Arrays, Asker, frozen, words};
 use crate::calls::call_method;
-use crate::errors::{from_core, raise};
+use crate::errors::raise;
 use crate::manager::Manager;
 use crate::options;
 
@@ -29,6 +27,8 @@ pub const UNSET: u8 = u8::MAX;
 pub struct Admission {
     pub name: String,
     pub python: Option<PyAdmission>,
+    /// All of a built-in policy's, and what another one was given.
+    pub options: Option<Py<PyDict>>,
 }
 
 impl Admission {
@@ -46,24 +46,18 @@ pub fn make_admission(
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Option<Box<dyn Admit>>, Admission)> {
     let Some(policy) = policy else {
-        return Ok((None, Admission { name: "always".into(), python: None }));
+        let options = Some(PyDict::new(py).unbind());
+        return Ok((None, Admission { name: "always".into(), python: None, options }));
     };
     if let Ok(name) = policy.extract::<String>() {
-        let mut built = AdmissionOptions::default();
-        let set = |name: &str, value| {
-            built.set(name, value);
-        };
-        let given = options::numbers("admission_options", given, set)?;
-        let policy = by_name(&name, built).map_err(|e| from_core(py, &e))?;
-        let known = policy.as_ref().map(|policy| policy.options()).unwrap_or_default();
-        let known: Vec<&str> = known.into_iter().map(|(name, _)| name).collect();
-        options::check(py, "admission_options", &name, &given, &known)?;
-        return Ok((policy, Admission { name, python: None }));
+        let (policy, options) = options::make(py, "admission_options", given, || find(&name))?;
+        return Ok((policy, Admission { name, python: None, options: Some(options) }));
     }
     let name = policy.getattr("name")?.extract()?;
+    let options = given.map(|given| given.clone().unbind());
     let python = PyAdmission::new(policy)?;
     let verdicts = Box::new(Verdicts::new(python.wants_seen));
-    Ok((Some(verdicts), Admission { name, python: Some(python) }))
+    Ok((Some(verdicts), Admission { name, python: Some(python), options }))
 }
 
 /// What an operation would make findable, and what the policy is to know besides: kept from gathering it

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use kvframe_core::policy::{
-    self, Candidates, Choice, Decision, Eviction, External, Journal, PolicyOptions, Subscriptions,
+    self, Candidates, Choice, Decision, Eviction, External, Journal, Subscriptions,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use super::host::Outside;
 use super::native::Native;
 use super::turn::{Turn, Turns};
 use crate::calls::{call, call_method};
-use crate::errors::{from_core, raise};
+use crate::errors::raise;
 use crate::options;
 
 /// A policy as the core runs it, and what of it lies outside.
@@ -24,6 +24,8 @@ pub struct Policy {
     pub eviction: Box<dyn Eviction>,
     pub outside: Outside,
     pub name: String,
+    /// All of a built-in policy's, and what another one was given.
+    pub options: Option<Py<PyDict>>,
 }
 
 /// The policy of that name, or the one behind a driver of `kvframe.drivers.eviction`.
@@ -33,24 +35,19 @@ pub fn make_policy(
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Policy> {
     if let Ok(name) = policy.extract::<String>() {
-        let mut built = PolicyOptions::default();
-        let set = |name: &str, value| {
-            built.set(name, value);
-        };
-        let given = options::numbers("policy_options", given, set)?;
-        let eviction = policy::by_name(&name, built).map_err(|e| from_core(py, &e))?;
-        let known: Vec<&str> = eviction.options().into_iter().map(|(name, _)| name).collect();
-        options::check(py, "policy_options", &name, &given, &known)?;
-        return Ok(Policy { eviction, outside: Outside::Nothing, name });
+        let find = || policy::find(&name);
+        let (eviction, options) = options::make(py, "policy_options", given, find)?;
+        return Ok(Policy { eviction, outside: Outside::Nothing, name, options: Some(options) });
     }
+    let options = given.map(|given| given.clone().unbind());
     let name = policy.getattr("name")?.extract()?;
     if Native::is_behind(policy)? {
         let (eviction, native) = Native::load(policy)?;
-        return Ok(Policy { eviction, outside: Outside::Native(native), name });
+        return Ok(Policy { eviction, outside: Outside::Native(native), name, options });
     }
     let python = PyEviction::new(policy)?;
     let eviction = Box::new(External::new(python.heard));
-    Ok(Policy { eviction, outside: Outside::Python(Box::new(python)), name })
+    Ok(Policy { eviction, outside: Outside::Python(Box::new(python)), name, options })
 }
 
 /// A policy written in Python, behind `kvframe.drivers.eviction.EvictionDriver`.

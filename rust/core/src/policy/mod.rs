@@ -27,11 +27,11 @@ mod zoo;
 
 pub use adapters::*;
 pub use eviction::*;
-pub use options::PolicyOptions;
+pub use options::{Builtin, Configured, PolicyOption, PolicyOptions};
 pub use outside::*;
 pub use zoo::*;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
@@ -183,11 +183,6 @@ pub trait Eviction: Consulted + Send {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
 
-    /// Its options as they are in force.
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
     /// Whether it ranks by what only a replay knows.
     fn needs_future(&self) -> bool {
         false
@@ -254,59 +249,70 @@ impl Consulted for Lecar {}
 impl<R: Rank> Consulted for RankOrder<R> {}
 impl<P: Classes> Consulted for ClassHeads<P> {}
 
-type Make = fn(PolicyOptions) -> Box<dyn Eviction>;
+type Policy = Builtin<Box<dyn Eviction>>;
 
-fn rank_order<R: Rank + 'static>(policy: R) -> Box<dyn Eviction> {
-    Box::new(RankOrder::new(policy))
+const fn alone<P: Eviction + Configured + 'static>(name: &'static str) -> Policy {
+    Builtin { name, options: P::OPTIONS, make: |options| Box::new(P::with(options)) }
 }
 
-fn scored<F: Formula + 'static>(formula: F) -> Box<dyn Eviction> {
-    rank_order(Scored::new(formula))
+const fn ranked<R: Rank + Configured + 'static>(name: &'static str) -> Policy {
+    let make = |options: PolicyOptions<'_>| -> Box<dyn Eviction> {
+        Box::new(RankOrder::new(R::with(options)))
+    };
+    Builtin { name, options: R::OPTIONS, make }
 }
 
-fn class_heads<P: Classes>(policy: P) -> Box<dyn Eviction> {
-    Box::new(ClassHeads::new(policy))
+const fn scored<F: Formula + Configured + 'static>(name: &'static str) -> Policy {
+    let make = |options: PolicyOptions<'_>| -> Box<dyn Eviction> {
+        Box::new(RankOrder::new(Scored::new(F::with(options))))
+    };
+    Builtin { name, options: F::OPTIONS, make }
+}
+
+const fn classed<P: Classes + Configured>(name: &'static str) -> Policy {
+    let make = |options: PolicyOptions<'_>| -> Box<dyn Eviction> {
+        Box::new(ClassHeads::new(P::with(options)))
+    };
+    Builtin { name, options: P::OPTIONS, make }
 }
 
 /// Every policy; `infinite` is lru in a pool that never fills.
-const POLICIES: &[(&str, Make)] = &[
-    ("lru", |_| Box::new(Lru::default())),
-    ("foresight", |_| class_heads(Foresight::default())),
-    ("mru", |_| scored(Mru)),
-    ("fifo", |_| rank_order(Fifo::default())),
-    ("filo", |_| scored(Filo)),
-    ("lfu", |_| rank_order(Lfu::default())),
-    ("lfuda", |_| rank_order(Lfuda::default())),
-    ("lfu-aged", |o| scored(LfuAged::new(o.half_life_ticks))),
-    ("wlfu", |o| scored(Wlfu::new(o.bonus_ticks))),
-    ("hpt", |_| scored(Hpt)),
-    ("slru", |o| rank_order(Slru::new(o.protected_uses))),
-    ("gdsf", |o| scored(Gdsf::new(o.attention_blocks))),
-    ("cost", |o| scored(Cost::new(o.attention_blocks))),
-    ("priority", |_| scored(Priority)),
-    ("longest-first", |_| scored(LongestFirst)),
-    ("ttl", |o| scored(Ttl::new(o.session_ticks, o.one_shot_ticks))),
-    ("clock", |_| class_heads(Clock::default())),
-    ("sieve", |_| class_heads(Sieve::default())),
-    ("2q", |o| class_heads(TwoQ::new(o.in_percent, o.out_percent))),
-    ("arc", |_| class_heads(Arc::default())),
-    ("mq", |o| class_heads(Mq::new(u64::from(o.lifetime)))),
-    ("s3-fifo", |o| class_heads(S3Fifo::new(o.small_percent))),
-    ("slru-lists", |o| class_heads(SlruLists::new(o.protected_percent))),
-    ("slru-decay", |o| {
-        class_heads(SlruDecay::new(o.protected_uses, o.debounce_ticks, o.decay_ticks))
-    }),
-    ("lirs", |o| class_heads(Lirs::new(o.hir_percent))),
-    ("w-tinylfu", |o| class_heads(WTinyLfu::new(o.window_percent))),
-    ("lecar", |_| Box::new(Lecar::default())),
-    ("marconi", |o| class_heads(Marconi::new(o.alpha_percent, o.attention_blocks))),
-    ("workload", |_| class_heads(Workload::default())),
-    ("session", |_| class_heads(Session::default())),
-    ("next-use", |_| rank_order(NextUse::default())),
-    ("opt", |_| rank_order(Opt::new(true))),
-    ("opt-forced", |_| rank_order(Opt::new(false))),
-    ("belady-compute", |o| class_heads(BeladyCompute::new(o.attention_blocks))),
-    ("infinite", |_| Box::new(Lru::default())),
+pub const POLICIES: &[Builtin<Box<dyn Eviction>>] = &[
+    alone::<Lru>("lru"),
+    classed::<Foresight>("foresight"),
+    scored::<Mru>("mru"),
+    ranked::<Fifo>("fifo"),
+    scored::<Filo>("filo"),
+    ranked::<Lfu>("lfu"),
+    ranked::<Lfuda>("lfuda"),
+    scored::<LfuAged>("lfu-aged"),
+    scored::<Wlfu>("wlfu"),
+    scored::<Hpt>("hpt"),
+    ranked::<Slru>("slru"),
+    scored::<Gdsf>("gdsf"),
+    scored::<Cost>("cost"),
+    scored::<Priority>("priority"),
+    scored::<LongestFirst>("longest-first"),
+    scored::<Ttl>("ttl"),
+    classed::<Clock>("clock"),
+    classed::<Sieve>("sieve"),
+    classed::<TwoQ>("2q"),
+    classed::<Arc>("arc"),
+    classed::<Mq>("mq"),
+    classed::<S3Fifo>("s3-fifo"),
+    classed::<SlruLists>("slru-lists"),
+    classed::<SlruDecay>("slru-decay"),
+    classed::<Lirs>("lirs"),
+    classed::<WTinyLfu>("w-tinylfu"),
+    alone::<Lecar>("lecar"),
+    classed::<Marconi>("marconi"),
+    classed::<Workload>("workload"),
+    classed::<Session>("session"),
+    ranked::<NextUse>("next-use"),
+    ranked::<Opt>("opt"),
+    ranked::<OptForced>("opt-forced"),
+    classed::<BeladyCompute>("belady-compute"),
+    alone::<Lru>("infinite"),
 ];
 
 /// The names [`by_name`] knows.
@@ -316,25 +322,27 @@ const NAMES_OF_POLICIES: [&str; POLICIES.len()] = {
     let mut names = [""; POLICIES.len()];
     let mut i = 0;
     while i < names.len() {
-        names[i] = POLICIES[i].0;
+        names[i] = POLICIES[i].name;
         i += 1;
     }
     names
 };
 
-/// The built-in policy of that name.
+/// The built-in policy of that name, not yet made.
 ///
 /// # Errors
-/// [`Error::UnknownName`].
-pub fn by_name(name: &str, options: PolicyOptions) -> Result<Box<dyn Eviction>> {
-    match POLICIES.iter().find(|(known, _)| *known == name) {
-        Some((_, make)) => Ok(make(options)),
-        None => Err(Error::UnknownName {
-            what: "eviction policy",
-            name: name.into(),
-            known: NAMES.join(", ").into(),
-        }),
-    }
+/// [`Error::UnknownName`](crate::Error::UnknownName).
+pub fn find(name: &str) -> Result<&'static Builtin<Box<dyn Eviction>>> {
+    options::find(POLICIES, "eviction policy", name)
+}
+
+/// The built-in policy of that name with these options.
+///
+/// # Errors
+/// [`Error::UnknownName`](crate::Error::UnknownName) for a name or an option that is not there,
+/// [`Error::Invalid`](crate::Error::Invalid) for an option outside its limits.
+pub fn by_name(name: &str, options: PolicyOptions<'_>) -> Result<Box<dyn Eviction>> {
+    find(name)?.make(options)
 }
 
 /// Grows a column to hold `block`.

@@ -140,8 +140,7 @@ fn rule_7_policies_rank() {
 #[test]
 fn rule_7_slru_protects_from_the_second_use() {
     let survivors = |protected_uses: u32| {
-        let policy =
-            by_name("slru", PolicyOptions { protected_uses, ..PolicyOptions::default() }).unwrap();
+        let policy = by_name("slru", PolicyOptions(&[("protected_uses", protected_uses)])).unwrap();
         let options = Options { blocks: 3, block_size: SIZE, ..Options::default() };
         let mut m = Manager::new(options, policy).unwrap();
         serve(&mut m, &prompt(&[1]));

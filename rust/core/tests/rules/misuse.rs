@@ -1,6 +1,6 @@
 //! Rule 9: misuse is refused with a typed error that names the value and the limit.
 
-use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::policy::{POLICIES, PolicyOptions, by_name};
 use kvframe_core::{Error, GroupKind, Manager, NIL, Options};
 
 use crate::common::{allocate, open, prompt, refused, run, small};
@@ -150,6 +150,23 @@ fn rule_9_an_unknown_policy_lists_what_there_is() {
         "marconi, workload, session, next-use, opt, opt-forced, belady-compute, infinite"
     ));
     assert!(error.to_string().contains("\"lruu\" is unknown; there are lru"), "{error}");
+}
+
+#[test]
+fn rule_9_an_option_of_a_policy_has_a_name_and_limits() {
+    let error = |options: &[(&str, u32)]| by_name("slru", PolicyOptions(options)).err();
+    assert!(error(&[("protected_uses", 1)]).is_none());
+    let strange = error(&[("protected_uses", 1), ("protected_use", 1)]).unwrap().to_string();
+    assert_eq!(strange, "option \"protected_use\" is unknown; there are protected_uses");
+    let low = error(&[("protected_uses", 0)]).unwrap().to_string();
+    assert_eq!(low, "protected_uses = 0: must be between 1 and 4294967295");
+    for policy in POLICIES {
+        let limits =
+            policy.options.iter().flat_map(|o| [o.least, o.default, o.most].map(|n| (o, n)));
+        for (option, n) in limits {
+            assert!(policy.make(PolicyOptions(&[(option.name, n)])).is_ok(), "{option:?}: {n}");
+        }
+    }
 }
 
 // scenario: FE-B16

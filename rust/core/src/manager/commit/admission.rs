@@ -32,12 +32,7 @@ impl Manager {
         self
     }
 
-    /// The admission policy, if there is one.
-    pub fn admission(&self) -> Option<&dyn Admit> {
-        self.store.gate().map(|gate| &*gate.policy)
-    }
-
-    /// What it did so far.
+    /// What the admission policy did so far.
     pub fn admission_counts(&self) -> AdmissionCounts {
         self.store.gate().map(|gate| gate.counts).unwrap_or_default()
     }

@@ -60,10 +60,6 @@ pub trait Classes: Clone + Send + 'static {
     fn wants_keys(&self) -> bool {
         self.wants_misses()
     }
-    /// See [`Eviction::options`].
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
     /// See [`Eviction::needs_future`].
     fn needs_future(&self) -> bool {
         false
@@ -269,10 +265,6 @@ impl<P: Classes> Eviction for ClassHeads<P> {
 
     fn needs_future(&self) -> bool {
         self.policy.needs_future()
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        self.policy.options()
     }
 
     fn order(&self, view: View<'_>) -> Vec<BlockId> {

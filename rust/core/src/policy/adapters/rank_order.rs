@@ -20,10 +20,6 @@ pub trait Rank: Send {
     fn rank(&self, block: BlockId, view: View<'_>) -> u128;
     /// It was the victim, at this rank.
     fn evicted(&mut self, _rank: u128) {}
-    /// See [`Eviction::options`].
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
     /// See [`Eviction::needs_future`].
     fn needs_future(&self) -> bool {
         false
@@ -157,10 +153,6 @@ impl<R: Rank> Eviction for RankOrder<R> {
 
     fn next(&self, _: View<'_>) -> Option<BlockId> {
         self.heap.first().map(Entry::block)
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        self.policy.options()
     }
 
     fn needs_future(&self) -> bool {

@@ -31,10 +31,6 @@ pub trait Formula: Send {
     }
     /// A block with this key was the victim.
     fn evicted(&mut self, _key: (u32, u64)) {}
-    /// See [`crate::policy::Eviction::options`].
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
 }
 
 /// A [`Rank`] of a [`Formula`]: 32 bytes a block.
@@ -59,10 +55,6 @@ impl<F: Formula> Scored<F> {
 impl<F: Formula> Rank for Scored<F> {
     fn name(&self) -> &'static str {
         F::NAME
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        self.formula.options()
     }
 
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {

@@ -3,23 +3,27 @@
 //! Source: Marconi (Pan et al., `MLSys` 2025), by whole blocks: it keeps the state after the last token
 //! that was generated, this one that after the prompt's last whole block.
 
+use super::second_use::REMEMBER;
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
 
 /// What followed each prefix last, 32 bytes a prefix. Newer entries displace older ones in their slot.
 #[derive(Debug)]
 pub struct BranchPoint {
-    remember: u32,
     followed: Vec<(Key, Key)>,
 }
 
-impl BranchPoint {
-    /// Remembers what followed about `remember` prefixes.
-    pub fn new(remember: u32) -> Self {
-        let slots = (remember.max(1) as usize).next_power_of_two();
-        Self { remember, followed: vec![(Key(0), Key(0)); slots] }
-    }
+impl Configured for BranchPoint {
+    const OPTIONS: &'static [PolicyOption] = &[REMEMBER];
 
+    fn with(options: PolicyOptions<'_>) -> Self {
+        let slots = (options.get(&REMEMBER) as usize).next_power_of_two();
+        Self { followed: vec![(Key(0), Key(0)); slots] }
+    }
+}
+
+impl BranchPoint {
     fn place(&self, key: Key) -> usize {
         key.mixed() as usize & (self.followed.len() - 1)
     }
@@ -55,9 +59,5 @@ impl Admit for BranchPoint {
             let place = self.place(offer.keys[i]);
             self.followed[place] = (offer.keys[i], offer.nexts[i]);
         }
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("remember", self.remember.into())]
     }
 }

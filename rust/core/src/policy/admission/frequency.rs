@@ -6,21 +6,31 @@
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
 use crate::policy::adapters::sketch::Sketch;
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
+
+const USES: PolicyOption = PolicyOption::positive(
+    "uses",
+    2,
+    "Uses that are enough where the order of eviction is unknown.",
+)
+.up_to(15);
+const CAPACITY: PolicyOption =
+    PolicyOption::positive("capacity", 1 << 16, "Keys that the sketch tells apart.").up_to(1 << 26);
 
 /// The filter of W-`TinyLFU`, over whatever eviction policy.
 #[derive(Debug)]
 pub struct Frequency {
     uses: u32,
-    capacity: u32,
     sketch: Sketch,
 }
 
-impl Frequency {
-    /// A sketch for `capacity` keys. Where no cached block could be evicted, `uses` sights are enough.
-    pub fn new(uses: u32, capacity: u32) -> Self {
+impl Configured for Frequency {
+    const OPTIONS: &'static [PolicyOption] = &[USES, CAPACITY];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         let mut sketch = Sketch::default();
-        sketch.reserve(capacity);
-        Self { uses, capacity, sketch }
+        sketch.reserve(options.get(&CAPACITY));
+        Self { uses: options.get(&USES), sketch }
     }
 }
 
@@ -51,9 +61,5 @@ impl Admit for Frequency {
                 *verdict = Verdict::Drop;
             }
         }
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("uses", self.uses.into()), ("capacity", self.capacity.into())]
     }
 }

@@ -21,10 +21,11 @@ pub use gate::{AdmissionCounts, Gate};
 pub use offer::{Offer, OfferRow};
 pub use second_use::SecondUse;
 pub use size::{Cost, Size};
-pub use write::{WriteBack, WriteThrough};
+pub use write::{Selective, WriteBack, WriteThrough};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;
+use crate::policy::options::{self, Builtin, Configured, PolicyOptions};
 
 /// A place for pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,91 +139,45 @@ pub trait Admit: Send {
     /// One verdict a row; all are `Keep` before.
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]);
 
-    /// Its options as they are in force.
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
     /// The verdicts of a policy outside the core, if this is one.
     fn external(&mut self) -> Option<&mut Verdicts> {
         None
     }
 }
 
-/// Options of the built-in policies; each reads its own.
-#[derive(Debug, Clone, Copy)]
-pub struct AdmissionOptions {
-    /// second-use, write-through, selective: a block is kept from this use on. frequency: the same, as long
-    /// as nothing has to be evicted.
-    pub uses: Option<u32>,
-    /// second-use, branch-point: keys remembered.
-    pub remember: u32,
-    /// frequency: keys that the sketch tells apart.
-    pub capacity: u32,
-    /// size: the shortest request, in tokens.
-    pub min_tokens: u32,
-    /// size: how far into a request, in tokens.
-    pub max_tokens: u32,
-    /// cost: the least that the request costs to compute, in tokens.
-    pub min_cost: u32,
-    /// cost: tokens before one for which attention takes as much as all the rest.
-    pub attention_tokens: u32,
+type Policy = Builtin<Option<Box<dyn Admit>>>;
+
+const fn asked<P: Admit + Configured + 'static>(name: &'static str) -> Policy {
+    let make =
+        |options: PolicyOptions<'_>| -> Option<Box<dyn Admit>> { Some(Box::new(P::with(options))) };
+    Builtin { name, options: P::OPTIONS, make }
 }
 
-impl Default for AdmissionOptions {
-    fn default() -> Self {
-        Self {
-            uses: None,
-            remember: 1 << 16,
-            capacity: 1 << 16,
-            min_tokens: 1024,
-            max_tokens: u32::MAX,
-            min_cost: 1024,
-            attention_tokens: 32_768,
-        }
-    }
-}
+/// Every policy; `always` keeps everything, so none is made of it.
+pub const POLICIES: &[Builtin<Option<Box<dyn Admit>>>] = &[
+    Builtin { name: "always", options: &[], make: |_| None },
+    asked::<SecondUse>("second-use"),
+    asked::<Frequency>("frequency"),
+    asked::<BranchPoint>("branch-point"),
+    asked::<Size>("size"),
+    asked::<Cost>("cost"),
+    asked::<WriteBack>("write-back"),
+    asked::<WriteThrough>("write-through"),
+    asked::<Selective>("selective"),
+];
 
-impl AdmissionOptions {
-    /// Sets the option of that name; false if there is none.
-    pub fn set(&mut self, name: &str, value: u32) -> bool {
-        match name {
-            "uses" => self.uses = Some(value),
-            "remember" => self.remember = value,
-            "capacity" => self.capacity = value,
-            "min_tokens" => self.min_tokens = value,
-            "max_tokens" => self.max_tokens = value,
-            "min_cost" => self.min_cost = value,
-            "attention_tokens" => self.attention_tokens = value,
-            _ => return false,
-        }
-        true
-    }
-}
-
-/// The built-in policy of that name; `None` for the one that keeps everything.
+/// The built-in policy of that name, not yet made.
 ///
 /// # Errors
-/// [`Error::UnknownName`].
-pub fn by_name(name: &str, o: AdmissionOptions) -> Result<Option<Box<dyn Admit>>> {
-    Ok(Some(match name {
-        "always" => return Ok(None),
-        "second-use" => Box::new(SecondUse::new(o.uses.unwrap_or(2), o.remember)),
-        "frequency" => Box::new(Frequency::new(o.uses.unwrap_or(2), o.capacity)),
-        "branch-point" => Box::new(BranchPoint::new(o.remember)),
-        "size" => Box::new(Size::new(o.min_tokens, o.max_tokens)),
-        "cost" => Box::new(Cost::new(o.min_cost, o.attention_tokens)),
-        "write-back" => Box::new(WriteBack),
-        "write-through" => Box::new(WriteThrough::new("write-through", o.uses.unwrap_or(1))),
-        "selective" => Box::new(WriteThrough::new("selective", o.uses.unwrap_or(2))),
-        _ => {
-            return Err(Error::UnknownName {
-                what: "admission policy",
-                name: name.into(),
-                known: "always, second-use, frequency, branch-point, size, cost, write-back, \
-                        write-through, selective"
-                    .into(),
-            });
-        }
-    }))
+/// [`Error::UnknownName`](crate::Error::UnknownName).
+pub fn find(name: &str) -> Result<&'static Builtin<Option<Box<dyn Admit>>>> {
+    options::find(POLICIES, "admission policy", name)
+}
+
+/// The built-in policy of that name with these options; `None` for the one that keeps everything.
+///
+/// # Errors
+/// As [`crate::policy::by_name`].
+pub fn by_name(name: &str, options: PolicyOptions<'_>) -> Result<Option<Box<dyn Admit>>> {
+    find(name)?.make(options)
 }

@@ -5,6 +5,15 @@
 use super::{Admit, Ask, Offer, Verdict};
 use crate::hash::Key;
 use crate::policy::adapters::ghosts::Ghosts;
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
+
+pub(super) const fn uses(default: u32) -> PolicyOption {
+    PolicyOption::positive("uses", default, "Kept from this use on; the first counts.")
+}
+
+pub(super) const REMEMBER: PolicyOption =
+    PolicyOption::positive("remember", 1 << 16, "Keys that are remembered.").up_to(1 << 24);
+const USES: PolicyOption = uses(2);
 
 /// Uses of the keys seen last, about 80 bytes each.
 #[derive(Debug)]
@@ -14,9 +23,11 @@ pub struct SecondUse {
     counts: Ghosts<u32>,
 }
 
-impl SecondUse {
-    /// Keeps what was used `uses` times among the last `remember` keys.
-    pub fn new(uses: u32, remember: u32) -> Self {
+impl Configured for SecondUse {
+    const OPTIONS: &'static [PolicyOption] = &[USES, REMEMBER];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        let (uses, remember) = (options.get(&USES), options.get(&REMEMBER));
         Self { uses, remember, counts: Ghosts::default() }
     }
 }
@@ -45,9 +56,5 @@ impl Admit for SecondUse {
                 *verdict = Verdict::Drop;
             }
         }
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("uses", self.uses.into()), ("remember", self.remember.into())]
     }
 }

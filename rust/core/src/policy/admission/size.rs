@@ -1,6 +1,25 @@
 //! Filters by how much a request is, and by what it costs.
 
 use super::{Admit, Ask, Offer, Verdict};
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
+
+const MIN_TOKENS: PolicyOption =
+    PolicyOption::number("min_tokens", 1_024, "Shorter requests leave nothing, in tokens.");
+const MAX_TOKENS: PolicyOption = PolicyOption::number(
+    "max_tokens",
+    u32::MAX,
+    "Nothing past this many tokens of a request is kept.",
+);
+const MIN_COST: PolicyOption = PolicyOption::number(
+    "min_cost",
+    1_024,
+    "Cheaper requests leave nothing; in tokens without attention.",
+);
+const ATTENTION_TOKENS: PolicyOption = PolicyOption::positive(
+    "attention_tokens",
+    32_768,
+    "Depth in tokens at which a token's attention costs as much as all else.",
+);
 
 /// Requests of a least length, up to a place in them.
 #[derive(Debug)]
@@ -9,10 +28,11 @@ pub struct Size {
     max_tokens: u32,
 }
 
-impl Size {
-    /// Keeps the first `max_tokens` tokens of requests of at least `min_tokens`.
-    pub fn new(min_tokens: u32, max_tokens: u32) -> Self {
-        Self { min_tokens, max_tokens }
+impl Configured for Size {
+    const OPTIONS: &'static [PolicyOption] = &[MIN_TOKENS, MAX_TOKENS];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { min_tokens: options.get(&MIN_TOKENS), max_tokens: options.get(&MAX_TOKENS) }
     }
 }
 
@@ -29,10 +49,6 @@ impl Admit for Size {
             }
         }
     }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("min_tokens", self.min_tokens.into()), ("max_tokens", self.max_tokens.into())]
-    }
 }
 
 /// Requests that cost enough to compute.
@@ -42,12 +58,16 @@ pub struct Cost {
     attention_tokens: u32,
 }
 
-impl Cost {
-    /// Keeps requests that cost as much as `min_cost` tokens without attention.
-    pub fn new(min_cost: u32, attention_tokens: u32) -> Self {
-        Self { min_cost, attention_tokens: attention_tokens.max(1) }
-    }
+impl Configured for Cost {
+    const OPTIONS: &'static [PolicyOption] = &[MIN_COST, ATTENTION_TOKENS];
 
+    fn with(options: PolicyOptions<'_>) -> Self {
+        let (min_cost, attention_tokens) = (options.get(&MIN_COST), options.get(&ATTENTION_TOKENS));
+        Self { min_cost, attention_tokens }
+    }
+}
+
+impl Cost {
     /// The cost of a prompt of `tokens`: each its own, and attention to those before it.
     fn of(&self, tokens: u32) -> u64 {
         let tokens = u64::from(tokens);
@@ -66,9 +86,5 @@ impl Admit for Cost {
                 *verdict = Verdict::Drop;
             }
         }
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("min_cost", self.min_cost.into()), ("attention_tokens", self.attention_tokens.into())]
     }
 }

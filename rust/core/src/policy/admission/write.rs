@@ -2,10 +2,12 @@
 //!
 //! Source: `SGLang`'s `HiCache` (`write_back`, `write_through`, `write_through_selective`).
 
+use super::second_use::uses;
 use super::{Admit, Ask, Occasion, Offer, Tier, Verdict};
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
 
 /// Written once it leaves the tier above.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct WriteBack;
 
 impl Admit for WriteBack {
@@ -23,21 +25,26 @@ impl Admit for WriteBack {
 /// Writes a block on its n-th use; its computation is the first. A block that leaves the tier above before
 /// that is lost.
 #[derive(Debug, Clone, Copy)]
-pub struct WriteThrough {
-    name: &'static str,
+pub struct WrittenAt<const USES: u32> {
     uses: u32,
 }
 
-impl WriteThrough {
-    /// Written on use `uses`.
-    pub fn new(name: &'static str, uses: u32) -> Self {
-        Self { name, uses }
+/// At once, unless it is told otherwise.
+pub type WriteThrough = WrittenAt<1>;
+/// On the second use, unless it is told otherwise.
+pub type Selective = WrittenAt<2>;
+
+impl<const USES: u32> Configured for WrittenAt<USES> {
+    const OPTIONS: &'static [PolicyOption] = &[uses(USES)];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { uses: options.get(&uses(USES)) }
     }
 }
 
-impl Admit for WriteThrough {
+impl<const USES: u32> Admit for WrittenAt<USES> {
     fn name(&self) -> &'static str {
-        self.name
+        if USES == 1 { "write-through" } else { "selective" }
     }
 
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {
@@ -50,9 +57,5 @@ impl Admit for WriteThrough {
                 *verdict = Verdict::Drop;
             }
         }
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("uses", self.uses.into())]
     }
 }

@@ -10,7 +10,9 @@
 
 use crate::policy::adapters::class_heads::{Classes, Heads};
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, NEVER, View, grow};
+use crate::policy::{
+    ATTENTION_BLOCKS, BlockAccess, Configured, NEVER, PolicyOption, PolicyOptions, View, grow,
+};
 use crate::pool::BlockId;
 
 const STEPS: u32 = 32;
@@ -48,11 +50,12 @@ pub struct BeladyCompute {
     inserted: Option<u64>,
 }
 
-impl BeladyCompute {
-    /// A block after `attention_blocks` others costs twice what the first one costs.
-    pub fn new(attention_blocks: u32) -> Self {
+impl Configured for BeladyCompute {
+    const OPTIONS: &'static [PolicyOption] = &[ATTENTION_BLOCKS];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            attention_blocks: attention_blocks.max(1).into(),
+            attention_blocks: options.get(&ATTENTION_BLOCKS).into(),
             next: Vec::new(),
             class: Vec::new(),
             request: 0,
@@ -60,7 +63,9 @@ impl BeladyCompute {
             inserted: None,
         }
     }
+}
 
+impl BeladyCompute {
     /// How long until the block is used, by what it costs to compute it.
     fn wait(&self, block: BlockId, class: usize) -> f64 {
         match self.next[block as usize] {
@@ -76,10 +81,6 @@ impl BeladyCompute {
 impl Classes for BeladyCompute {
     fn name(&self) -> &'static str {
         "belady-compute"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("attention_blocks", self.attention_blocks as u64)]
     }
 
     fn needs_future(&self) -> bool {

@@ -3,8 +3,14 @@
 //! All blocks take the same memory; a block deep in its prompt takes more attention. `cost` is Young's
 //! rule (Algorithmica 11, 1994), `gdsf` counts the uses, too (Cherkasova, HPL-98-69, 1998).
 
-use crate::policy::BlockAccess;
 use crate::policy::adapters::scored::{Formula, Past};
+use crate::policy::{BlockAccess, Configured, PolicyOption, PolicyOptions};
+
+pub(crate) const ATTENTION_BLOCKS: PolicyOption = PolicyOption::positive(
+    "attention_blocks",
+    2_048,
+    "Depth in blocks at which a block's attention costs as much as all else.",
+);
 
 /// The cost of a block without attention.
 const LINEAR: u64 = 1 << 16;
@@ -21,10 +27,11 @@ pub type Cost = GreedyDual<false>;
 /// Uses times cost.
 pub type Gdsf = GreedyDual<true>;
 
-impl<const USES: bool> GreedyDual<USES> {
-    /// A block after `attention_blocks` others takes as much for attention as for all the rest.
-    pub fn new(attention_blocks: u32) -> Self {
-        Self { attention_blocks: attention_blocks.max(1), level: 0 }
+impl<const USES: bool> Configured for GreedyDual<USES> {
+    const OPTIONS: &'static [PolicyOption] = &[ATTENTION_BLOCKS];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { attention_blocks: options.get(&ATTENTION_BLOCKS), level: 0 }
     }
 }
 
@@ -45,9 +52,5 @@ impl<const USES: bool> Formula for GreedyDual<USES> {
 
     fn evicted(&mut self, (upper, lower): (u32, u64)) {
         self.level = (u64::from(upper) << 32) | (lower >> 32);
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("attention_blocks", u64::from(self.attention_blocks))]
     }
 }

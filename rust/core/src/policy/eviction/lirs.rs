@@ -10,8 +10,17 @@ use crate::policy::adapters::ghosts::Memory;
 use crate::policy::adapters::queue::{Queue, share};
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::adapters::turns::Turns;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::BlockId;
+
+/// At least one block has a long time.
+const HIR_PERCENT: PolicyOption = PolicyOption::percent(
+    "hir_percent",
+    1,
+    "Share of the blocks for those with a long time between uses.",
+);
 
 const LONG: usize = 0;
 const SHORT: usize = 1;
@@ -35,18 +44,21 @@ pub struct Lirs {
     turns: Turns,
 }
 
-impl Lirs {
-    /// `hir_percent` of the blocks, and at least one, are for blocks with a long time between uses.
-    pub fn new(hir_percent: u32) -> Self {
+impl Configured for Lirs {
+    const OPTIONS: &'static [PolicyOption] = &[HIR_PERCENT];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            percent: hir_percent,
+            percent: options.get(&HIR_PERCENT),
             columns: Vec::new(),
             short: Queue::default(),
             ghosts: Memory::default(),
             turns: Turns::default(),
         }
     }
+}
 
+impl Lirs {
     fn most_short(&self, view: View<'_>) -> usize {
         (view.pool.usable() as usize).saturating_sub(share(view, self.percent).max(1))
     }
@@ -65,10 +77,6 @@ impl Lirs {
 impl Classes for Lirs {
     fn name(&self) -> &'static str {
         "lirs"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("hir_percent", u64::from(self.percent))]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

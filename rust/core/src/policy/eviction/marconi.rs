@@ -7,8 +7,16 @@
 
 use crate::policy::adapters::class_heads::{Classes, Heads};
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, View, grow};
+use crate::policy::{
+    ATTENTION_BLOCKS, BlockAccess, Configured, PolicyOption, PolicyOptions, View, grow,
+};
 use crate::pool::BlockId;
+
+const ALPHA_PERCENT: PolicyOption = PolicyOption::number(
+    "alpha_percent",
+    1,
+    "Weight of the work to compute a block, in percent of recency's.",
+);
 
 const STEPS: u32 = 4;
 
@@ -35,18 +43,20 @@ pub struct Marconi {
     newest: u64,
 }
 
-impl Marconi {
-    /// The saving weighs `alpha_percent` of what recency does; a block after `attention_blocks` others
-    /// takes as much for attention as for all the rest.
-    pub fn new(alpha_percent: u32, attention_blocks: u32) -> Self {
+impl Configured for Marconi {
+    const OPTIONS: &'static [PolicyOption] = &[ALPHA_PERCENT, ATTENTION_BLOCKS];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            alpha: f64::from(alpha_percent) / 100.0,
-            attention_blocks: f64::from(attention_blocks.max(1)),
+            alpha: f64::from(options.get(&ALPHA_PERCENT)) / 100.0,
+            attention_blocks: options.get(&ATTENTION_BLOCKS).into(),
             columns: Vec::new(),
             newest: 0,
         }
     }
+}
 
+impl Marconi {
     /// Work to compute a block, by that for the first of a prefix.
     fn saving(&self, class: usize) -> f64 {
         1.0 + (start(class) - 1.0) / self.attention_blocks
@@ -56,13 +66,6 @@ impl Marconi {
 impl Classes for Marconi {
     fn name(&self) -> &'static str {
         "marconi"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("alpha_percent", (self.alpha * 100.0).round() as u64),
-            ("attention_blocks", self.attention_blocks as u64),
-        ]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

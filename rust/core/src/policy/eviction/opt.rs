@@ -7,23 +7,20 @@ use crate::policy::adapters::rank_order::pack;
 use crate::policy::{BlockAccess, NEVER, Rank, View, grow};
 use crate::pool::BlockId;
 
-/// Next use a block.
-#[derive(Debug)]
-pub struct Opt {
-    bypass: bool,
+/// Next use a block. With `BYPASS`, a block that is used later than its would-be victim stays out.
+#[derive(Debug, Default)]
+pub struct Belady<const BYPASS: bool> {
     next: Vec<u32>,
 }
 
-impl Opt {
-    /// With `bypass`, a block that is used later than its would-be victim stays out.
-    pub fn new(bypass: bool) -> Self {
-        Self { bypass, next: Vec::new() }
-    }
-}
+/// May refuse an insertion.
+pub type Opt = Belady<true>;
+/// Inserts every block.
+pub type OptForced = Belady<false>;
 
-impl Rank for Opt {
+impl<const BYPASS: bool> Rank for Belady<BYPASS> {
     fn name(&self) -> &'static str {
-        if self.bypass { "opt" } else { "opt-forced" }
+        if BYPASS { "opt" } else { "opt-forced" }
     }
 
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
@@ -46,6 +43,6 @@ impl Rank for Opt {
     }
 
     fn refuses(&self, next_use: u32, victim: BlockId) -> bool {
-        self.bypass && self.next[victim as usize] <= next_use
+        BYPASS && self.next[victim as usize] <= next_use
     }
 }

@@ -7,8 +7,17 @@ use crate::policy::adapters::ghosts::Memory;
 use crate::policy::adapters::queue::share;
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::adapters::turns::Turns;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::BlockId;
+
+/// The small queue's; the ghosts remember the rest.
+const SMALL_PERCENT: PolicyOption = PolicyOption::percent(
+    "small_percent",
+    10,
+    "Share of the blocks that the small queue may hold.",
+);
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -35,11 +44,12 @@ pub struct S3Fifo {
     scanned: Option<usize>,
 }
 
-impl S3Fifo {
-    /// The small queue holds `small_percent` of the blocks; the ghosts remember the rest.
-    pub fn new(small_percent: u32) -> Self {
+impl Configured for S3Fifo {
+    const OPTIONS: &'static [PolicyOption] = &[SMALL_PERCENT];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            percent: small_percent,
+            percent: options.get(&SMALL_PERCENT),
             columns: Vec::new(),
             small: 0,
             ghosts: Memory::default(),
@@ -52,10 +62,6 @@ impl S3Fifo {
 impl Classes for S3Fifo {
     fn name(&self) -> &'static str {
         "s3-fifo"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("small_percent", u64::from(self.percent))]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

@@ -1,8 +1,11 @@
 //! Segmented LRU as `SGLang`'s `slru`: used often enough is protected, then recency.
 
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, Lfu, Rank, View};
+use crate::policy::{BlockAccess, Configured, Lfu, PolicyOption, PolicyOptions, Rank, View};
 use crate::pool::BlockId;
+
+pub(crate) const PROTECTED_USES: PolicyOption =
+    PolicyOption::positive("protected_uses", 2, "A block used this often outlives all used less.");
 
 /// Uses lfu's state, and ranks by it in another way.
 #[derive(Debug)]
@@ -11,20 +14,17 @@ pub struct Slru {
     state: Lfu,
 }
 
-impl Slru {
-    /// Blocks are protected from their `protected_uses`-th use on.
-    pub fn new(protected_uses: u32) -> Self {
-        Self { protected_uses, state: Lfu::default() }
+impl Configured for Slru {
+    const OPTIONS: &'static [PolicyOption] = &[PROTECTED_USES];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { protected_uses: options.get(&PROTECTED_USES), state: Lfu::default() }
     }
 }
 
 impl Rank for Slru {
     fn name(&self) -> &'static str {
         "slru"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("protected_uses", u64::from(self.protected_uses))]
     }
 
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>) {

@@ -9,8 +9,14 @@ use crate::policy::adapters::queue::{Queue, share};
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::adapters::sketch::Sketch;
 use crate::policy::adapters::turns::Turns;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::BlockId;
+
+/// The window has at least one block.
+const WINDOW_PERCENT: PolicyOption =
+    PolicyOption::percent("window_percent", 1, "Share of the blocks for what just came in.");
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
@@ -37,11 +43,12 @@ pub struct WTinyLfu {
     turns: Turns,
 }
 
-impl WTinyLfu {
-    /// `window_percent` of the blocks, and at least one, are for the window.
-    pub fn new(window_percent: u32) -> Self {
+impl Configured for WTinyLfu {
+    const OPTIONS: &'static [PolicyOption] = &[WINDOW_PERCENT];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            percent: window_percent,
+            percent: options.get(&WINDOW_PERCENT),
             columns: Vec::new(),
             window: Queue::default(),
             probation: 0,
@@ -51,7 +58,9 @@ impl WTinyLfu {
             turns: Turns::default(),
         }
     }
+}
 
+impl WTinyLfu {
     fn most_in_window(&self, view: View<'_>) -> usize {
         share(view, self.percent).max(1)
     }
@@ -92,10 +101,6 @@ impl Classes for WTinyLfu {
 
     fn wants_keys(&self) -> bool {
         true
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("window_percent", u64::from(self.percent))]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

@@ -6,8 +6,20 @@ use crate::policy::adapters::class_heads::{Classes, Heads};
 use crate::policy::adapters::ghosts::Memory;
 use crate::policy::adapters::queue::share;
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::BlockId;
+
+/// The share of `A1in`.
+const IN_PERCENT: PolicyOption =
+    PolicyOption::percent("in_percent", 25, "Share of the pool for blocks used once, in percent.");
+/// How much `A1out` remembers.
+const OUT_PERCENT: PolicyOption = PolicyOption::number(
+    "out_percent",
+    50,
+    "Evicted used-once keys to remember, in percent of the blocks.",
+);
 
 const IN: usize = 0;
 const MAIN: usize = 1;
@@ -23,23 +35,23 @@ pub struct TwoQ {
     out: Memory<()>,
 }
 
-impl TwoQ {
-    /// A1in holds `in_percent` of the blocks, A1out remembers `out_percent` of as many.
-    pub fn new(in_percent: u32, out_percent: u32) -> Self {
-        Self { in_percent, out_percent, columns: Vec::new(), within: 0, out: Memory::default() }
+impl Configured for TwoQ {
+    const OPTIONS: &'static [PolicyOption] = &[IN_PERCENT, OUT_PERCENT];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self {
+            in_percent: options.get(&IN_PERCENT),
+            out_percent: options.get(&OUT_PERCENT),
+            columns: Vec::new(),
+            within: 0,
+            out: Memory::default(),
+        }
     }
 }
 
 impl Classes for TwoQ {
     fn name(&self) -> &'static str {
         "2q"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("in_percent", u64::from(self.in_percent)),
-            ("out_percent", u64::from(self.out_percent)),
-        ]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

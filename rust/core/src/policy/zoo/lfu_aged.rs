@@ -4,8 +4,14 @@
 //! All counts fade alike, so their order never changes by itself: log2 of the sum of 2^(t / half-life)
 //! over the times t of all uses is a key that stays.
 
-use crate::policy::BlockAccess;
 use crate::policy::adapters::scored::{Formula, Past};
+use crate::policy::{BlockAccess, Configured, PolicyOption, PolicyOptions};
+
+const HALF_LIFE: PolicyOption = PolicyOption::positive(
+    "half_life_ticks",
+    4_096,
+    "A use counts half after this many ticks, a few for each request.",
+);
 
 /// Counts as logarithms.
 #[derive(Debug)]
@@ -13,10 +19,11 @@ pub struct LfuAged {
     half_life: u32,
 }
 
-impl LfuAged {
-    /// A use counts half after `half_life` ticks of the logical clock.
-    pub fn new(half_life: u32) -> Self {
-        Self { half_life: half_life.max(1) }
+impl Configured for LfuAged {
+    const OPTIONS: &'static [PolicyOption] = &[HALF_LIFE];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { half_life: options.get(&HALF_LIFE) }
     }
 }
 
@@ -37,9 +44,5 @@ impl Formula for LfuAged {
         };
         // Bits of floats that are not negative are in their order.
         count.to_bits()
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("half_life_ticks", u64::from(self.half_life))]
     }
 }

@@ -7,8 +7,16 @@ use crate::policy::adapters::ghosts::Memory;
 use crate::policy::adapters::heap::{Entry, Heap};
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::adapters::turns::Turns;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::{BlockId, NIL};
+
+const LIFETIME: PolicyOption = PolicyOption::positive(
+    "lifetime",
+    10_000,
+    "Block accesses without a use after which a block moves a queue down.",
+);
 
 const QUEUES: usize = 8;
 /// Ghosts by the blocks.
@@ -40,11 +48,12 @@ pub struct Mq {
     checks: usize,
 }
 
-impl Mq {
-    /// A block that is not used for `lifetime` block accesses moves one queue down.
-    pub fn new(lifetime: u64) -> Self {
+impl Configured for Mq {
+    const OPTIONS: &'static [PolicyOption] = &[LIFETIME];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            lifetime,
+            lifetime: options.get(&LIFETIME).into(),
             columns: Vec::new(),
             queues: std::array::from_fn(|_| Heap::default()),
             places: Vec::new(),
@@ -54,7 +63,9 @@ impl Mq {
             checks: 0,
         }
     }
+}
 
+impl Mq {
     fn leave(&mut self, block: BlockId) {
         let queue = self.class(block);
         let at = self.places[block as usize] as usize;
@@ -82,10 +93,6 @@ impl Mq {
 impl Classes for Mq {
     fn name(&self) -> &'static str {
         "mq"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("lifetime", self.lifetime)]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

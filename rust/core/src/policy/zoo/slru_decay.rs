@@ -3,8 +3,21 @@
 
 use crate::policy::adapters::class_heads::{Classes, Heads};
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PROTECTED_USES, PolicyOption, PolicyOptions, View, grow,
+};
 use crate::pool::BlockId;
+
+const DEBOUNCE: PolicyOption = PolicyOption::number(
+    "debounce_ticks",
+    4,
+    "Ticks after a counted use during which further ones do not.",
+);
+const DECAY: PolicyOption = PolicyOption::positive(
+    "decay_ticks",
+    600,
+    "Ticks without a use after which a block is no longer protected.",
+);
 
 const PROBATION: usize = 0;
 const PROTECTED: usize = 1;
@@ -27,25 +40,22 @@ pub struct SlruDecay {
     columns: Vec<Column>,
 }
 
-impl SlruDecay {
-    /// Blocks are protected from their `protected_uses`-th use on, of those at least `debounce` ticks
-    /// apart, until they were not used for `decay` ticks.
-    pub fn new(protected_uses: u32, debounce: u32, decay: u32) -> Self {
-        Self { protected_uses, debounce, decay, columns: Vec::new() }
+impl Configured for SlruDecay {
+    const OPTIONS: &'static [PolicyOption] = &[PROTECTED_USES, DEBOUNCE, DECAY];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self {
+            protected_uses: options.get(&PROTECTED_USES),
+            debounce: options.get(&DEBOUNCE),
+            decay: options.get(&DECAY),
+            columns: Vec::new(),
+        }
     }
 }
 
 impl Classes for SlruDecay {
     fn name(&self) -> &'static str {
         "slru-decay"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("protected_uses", u64::from(self.protected_uses)),
-            ("debounce_ticks", u64::from(self.debounce)),
-            ("decay_ticks", u64::from(self.decay)),
-        ]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

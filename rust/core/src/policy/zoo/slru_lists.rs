@@ -7,8 +7,13 @@ use crate::policy::adapters::class_heads::{Classes, Heads};
 use crate::policy::adapters::queue::{Queue, share};
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::adapters::turns::Turns;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
+use crate::policy::{
+    BlockAccess, Configured, PolicyOption, PolicyOptions, RemovalCause, View, grow,
+};
 use crate::pool::BlockId;
+
+const PROTECTED_PERCENT: PolicyOption =
+    PolicyOption::percent("protected_percent", 80, "Share of the blocks that may be protected.");
 
 const PROBATION: usize = 0;
 const PROTECTED: usize = 1;
@@ -29,11 +34,12 @@ pub struct SlruLists {
     turns: Turns,
 }
 
-impl SlruLists {
-    /// At most `protected_percent` of the blocks are protected.
-    pub fn new(protected_percent: u32) -> Self {
+impl Configured for SlruLists {
+    const OPTIONS: &'static [PolicyOption] = &[PROTECTED_PERCENT];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
-            percent: protected_percent,
+            percent: options.get(&PROTECTED_PERCENT),
             columns: Vec::new(),
             protected: Queue::default(),
             turns: Turns::default(),
@@ -44,10 +50,6 @@ impl SlruLists {
 impl Classes for SlruLists {
     fn name(&self) -> &'static str {
         "slru-lists"
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("protected_percent", u64::from(self.percent))]
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {

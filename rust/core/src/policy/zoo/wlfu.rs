@@ -1,6 +1,10 @@
 //! Recency with a bonus for hits: last use + a · ln(1 + hits) (proposed as WLFU in `SGLang` #23781).
 
 use crate::policy::adapters::scored::{Formula, Past};
+use crate::policy::{Configured, PolicyOption, PolicyOptions};
+
+const BONUS: PolicyOption =
+    PolicyOption::number("bonus_ticks", 1_000, "Ticks that each factor of e in hits is worth.");
 
 /// The bonus in ticks of the logical clock.
 #[derive(Debug)]
@@ -8,10 +12,11 @@ pub struct Wlfu {
     bonus: u32,
 }
 
-impl Wlfu {
-    /// `bonus` ticks for each factor of e in hits.
-    pub fn new(bonus: u32) -> Self {
-        Self { bonus }
+impl Configured for Wlfu {
+    const OPTIONS: &'static [PolicyOption] = &[BONUS];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
+        Self { bonus: options.get(&BONUS) }
     }
 }
 
@@ -23,9 +28,5 @@ impl Formula for Wlfu {
         let key = past.last as f64 + f64::from(self.bonus) * hits.ln_1p();
         // Bits of floats above zero are in their order.
         (0, key.to_bits())
-    }
-
-    fn options(&self) -> Vec<(&'static str, u64)> {
-        vec![("bonus_ticks", u64::from(self.bonus))]
     }
 }
