@@ -346,13 +346,13 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
-    ) -> tuple[int, list[Incomplete], int | None, int]:
+    ) -> tuple[int, list[Incomplete], int | None]:
         """
         How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
         """
     def lookup_request(
         self, /, request: Request, answer: tuple[Any | None, SupportsIndex | None] | None = None
-    ) -> tuple[int, list[Incomplete], int | None, int]:
+    ) -> tuple[int, list[Incomplete], int | None]:
         """
         The same for a request, by what it reads.
         """
@@ -677,6 +677,10 @@ class Manager:
     def unhashed_blocks(self, /, seq: SupportsIndex) -> list[Incomplete]:
         """
         Blocks that are not findable, in each group.
+        """
+    def unowned(self, /, blocks: Any) -> int:
+        """
+        How many of the blocks have no owner; -1 is none.
         """
     def unpin(self, /, receipt: SupportsIndex, block: SupportsIndex) -> None:
         """

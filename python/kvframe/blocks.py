@@ -136,6 +136,18 @@ class BlockPool:
         counts: npt.NDArray[np.uint32] = self._core.holds(blocks)[0]
         return counts
 
+    def unowned(self, blocks: Blocks) -> int:
+        """How many of the blocks have no owner: to own them takes that many of what is available.
+
+        Args:
+            blocks: Ids, as a `Hit` has them: -1, where a group needs no block, does not count.
+
+        Raises:
+            UsageError: The pool has no such block.
+        """
+        count: int = self._core.unowned(blocks)
+        return count
+
     def generations(self, blocks: Blocks) -> npt.NDArray[np.uint32]:
         """How often each id was freed, which tells a block from a later one of the same id."""
         generations: npt.NDArray[np.uint32] = self._core.holds(blocks)[1]

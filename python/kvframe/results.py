@@ -180,14 +180,11 @@ class Hit(NamedTuple):
         blocks: Their blocks: an int32 array a group; with ``partial_hits``, the last may be
             partial.
         attached: The handle attached to exactly this prompt (`BlockPool.attach`).
-        unowned: How many of the blocks have no owner: to allocate the prompt takes these, and the
-            blocks that it lacks, from what is available.
     """
 
     tokens: int
     blocks: list[npt.NDArray[np.int32]]
     attached: int | None = None
-    unowned: int = 0
 
 
 class Remap(NamedTuple):

@@ -31,9 +31,9 @@ def test_it_grows_commits_and_says_which_blocks_are_new() -> None:
     assert kv.lengths(given.seq)[1:3] == (13, 8)
     assert kv.advance(given.seq, 9) == [[]], "it keeps the slots that it has"
     hit = kv.lookup(Request(None, keys=names(1, 2, 3), num_tokens=13))
-    assert (hit.tokens, hit.unowned) == (8, 0)
+    assert (hit.tokens, kv.blocks.unowned(hit.blocks[0])) == (8, 0)
     kv.release(given.seq)
-    assert kv.lookup(Request(None, keys=names(1, 2, 3), num_tokens=13)).unowned == 2
+    assert kv.blocks.unowned(hit.blocks[0]) == 2
 
 
 def test_the_first_16_bytes_of_a_name_count() -> None:

@@ -95,7 +95,7 @@ def test_a_block_pools_numbers() -> None:
     for count in (9, 2**31, 2**62):
         with pytest.raises(CapacityError, match=f"needs {count} blocks"):
             pool.take(count)
-    for ask in (pool.holds, pool.generations):
+    for ask in (pool.holds, pool.generations, pool.unowned):
         with pytest.raises(UsageError, match="block = 8: the pool has no such block"):
             ask([0, 8])
     with pytest.raises(UsageError, match=r"a manager has one, KVCacheManager\.blocks"):

@@ -68,6 +68,7 @@ def test_nano_vllm_runs_on_the_pool() -> None:
         kv.check_integrity()
     assert one.table[:2] == two.table[:2]
     assert engine.pool.holds(one.table).tolist() == [2, 2, 1]
+    assert engine.pool.unowned(one.table) == 0
     for token in range(4):
         assert engine.can_append(one)
         engine.may_append(one, token)
@@ -76,8 +77,10 @@ def test_nano_vllm_runs_on_the_pool() -> None:
     kv.check_integrity()
     assert kv.counts() == (4, 1, 3, 8)
     # What the engine published, a sequence finds, and the other way round.
-    assert kv.lookup([*range(9)]).tokens == 8
+    hit = kv.lookup([*range(9)])
+    assert hit.tokens == 8
     engine.deallocate(two)
+    assert engine.pool.unowned(hit.blocks[0]) == 2
     assert kv.counts() == (5, 3, 0, 8)
     full = Seq([50] * 32)
     engine.allocate(full)

@@ -12,6 +12,7 @@ ELSEWHERE = {
     "from_toml": "tests/config: it is how a manager is built",
     "blocks.available": "tests/manager/test_blocks.py",
     "blocks.holds": "tests/manager/test_blocks.py",
+    "blocks.unowned": "tests/manager/test_blocks.py",
     "blocks.publish": "the walk, where a manager has one layer group",
     "blocks.prefix_of": "tests/manager/test_stores_below.py",
     "blocks.sequence_keys": "tests/manager/test_stores_below.py",

@@ -1,7 +1,7 @@
 //! Blocks held one by one. An `impl` of `Manager`.
 
 use kvframe_core::Manager as Core;
-use kvframe_core::pool::NIL;
+use kvframe_core::pool::{NIL, State};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -81,6 +81,21 @@ impl Manager {
         let held = PyArray1::from_iter(py, rows.iter().map(|row| row.0));
         Ok((held, PyArray1::from_iter(py, rows.iter().map(|row| row.1))))
     }
+
+    /// How many of the blocks have no owner; -1 is none.
+    fn unowned(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let blocks = match found(blocks) {
+            Some(blocks) => blocks,
+            None => tokens(blocks, "blocks")?,
+        };
+        let count = self.locked(py, |core| {
+            blocks.iter().try_for_each(|&block| in_pool(core, block))?;
+            let state = |&block: &u32| core.pool().state(block);
+            let is_unowned = |block: &&u32| matches!(state(block), State::Free | State::Cached);
+            Ok(blocks.iter().filter(is_unowned).count())
+        })?;
+        count.map_err(|why: String| usage(py, why))
+    }
 }
 
 /// Refuses, with the reason, a block that the pool does not have.
@@ -111,6 +126,13 @@ fn expected(
         return Err(usage(py, format!("{have} generations, but {want} blocks")));
     }
     Ok((blocks, generations))
+}
+
+/// Reads the blocks of a hit, without the places where it needs none. `None` for another array.
+fn found(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
+    let array = blocks.cast::<PyArray1<i32>>().ok().filter(|array| array.is_aligned())?;
+    let ids = array.to_vec().ok()?.into_iter().filter(|&id| id != -1);
+    ids.map(|id| u32::try_from(id).ok()).collect()
 }
 
 /// Reads ids in the dtype of block tables. `None` if the general conversion is needed.

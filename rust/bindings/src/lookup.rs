@@ -29,8 +29,8 @@ pub(crate) fn space_of<'a>(
 /// (blocks, their keys)
 type PrefixTuple<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>);
 
-/// (tokens, a block list a group, what is attached, blocks without an owner)
-type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>, u32);
+/// (tokens, a block list a group, what is attached)
+type HitTuple<'py> = (u32, Vec<Bound<'py, PyArray1<i32>>>, Option<u64>);
 
 fn block_lists<'py>(py: Python<'py>, hit: &Hit) -> Vec<Bound<'py, PyArray1<i32>>> {
     let lists = hit.blocks.iter();
@@ -77,7 +77,7 @@ impl Manager {
             let look = |core: &mut Core| unread.read(|ids| core.lookup(ids, space, &extras));
             self.locked(py, look)?.ok_or_else(|| changed(py))?
         };
-        Ok((hit.tokens, block_lists(py, &hit), hit.attached, hit.unowned))
+        Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }
 
     /// The same for a request, by what it reads.
@@ -94,7 +94,7 @@ impl Manager {
         let look = || self.locked(py, |core| core.lookup_request(asked));
         let hit = self.answered(py, &answers, look)?;
         let hit = hit.map_err(|e| from_core(py, &e))?;
-        Ok((hit.tokens, block_lists(py, &hit), hit.attached, hit.unowned))
+        Ok((hit.tokens, block_lists(py, &hit), hit.attached))
     }
 
     /// Whether a request could be admitted: 0 never, 1 later, 2 now.

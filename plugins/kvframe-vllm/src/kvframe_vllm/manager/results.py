@@ -13,13 +13,12 @@ class BlockIds(KVCacheBlocks):  # type: ignore[misc]
 
     Attributes:
         ids: In the order of the block table.
-        unowned: Of those, how many have no owner.
     """
 
-    __slots__ = ("_pool", "ids", "unowned")
+    __slots__ = ("_pool", "ids")
 
-    def __init__(self, ids: list[int], pool: Any, unowned: int = 0) -> None:
-        self.ids, self._pool, self.unowned = ids, pool, unowned
+    def __init__(self, ids: list[int], pool: Any) -> None:
+        self.ids, self._pool = ids, pool
 
     @property
     def blocks(self) -> tuple[Sequence[Any], ...]:

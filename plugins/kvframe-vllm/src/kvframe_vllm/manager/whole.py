@@ -86,8 +86,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
                 return self.empty_kv_cache_blocks, 0, 0
             if self._events is not None:
                 self._events.reused(request, hit.tokens // self._size)
-            ids = hit.blocks[0].tolist()
-            return BlockIds(ids, self.block_pool, hit.unowned), hit.tokens, 0
+            return BlockIds(hit.blocks[0].tolist(), self.block_pool), hit.tokens, 0
         except Exception as error:
             found_by_stock: tuple[KVCacheBlocks, int, int]
             stock, given = self._give_up(error), (request, max_cache_hit_length)
@@ -138,9 +137,9 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
                     spared += self.watermark_blocks
                 has = hits if held is None else len(held.ids)
                 wanted = max(-(-max(slots, whole) // self._size) - has, 0)
-                if hits:
-                    wanted += self._unowned(request, new_computed_blocks, hits)
-                if wanted + spared > self.block_pool.get_num_free_blocks():
+                left = self.block_pool.get_num_free_blocks() - wanted - spared
+                # Of the blocks found, those without an owner are taken from what is available.
+                if left < hits and left < self._unowned(request, new_computed_blocks, hits):
                     return None
             if held is None:
                 return self._admit(request, hits, slots, end)
@@ -157,10 +156,13 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             )
 
     def _unowned(self, request: Any, blocks: Any, hits: int) -> int:
-        """How many of the blocks found have no owner: they are taken from what is available."""
+        """How many of the blocks found have no owner."""
+        if not hits:
+            return 0
         if isinstance(blocks, BlockIds) and len(blocks.ids) == hits:
-            return blocks.unowned
-        return self.kv.lookup(self._asked_of(request).limited(hits * self._size)).unowned
+            return self.kv.blocks.unowned(blocks.ids)
+        hit = self.kv.lookup(self._asked_of(request).limited(hits * self._size))
+        return self.kv.blocks.unowned(hit.blocks[0])
 
     def _admit(self, request: Any, hits: int, slots: int, end: int) -> KVCacheBlocks:
         size, asked = self._size, self._asked_of(request)

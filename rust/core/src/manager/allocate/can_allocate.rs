@@ -53,8 +53,7 @@ impl Manager {
                     blocks.iter_mut().zip(tail.blocks).for_each(|(found, block)| found.push(block));
                 }
             }
-            let unowned = self.count_unowned(&blocks);
-            Hit { tokens, blocks, collisions, attached: self.find_attached(wanted), unowned }
+            Hit { tokens, blocks, collisions, attached: self.find_attached(wanted) }
         }))
     }
 

@@ -19,8 +19,6 @@ pub struct Hit {
     pub collisions: u32,
     /// What is attached to exactly this prompt.
     pub attached: Option<u64>,
-    /// Of their blocks, those without an owner: an allocation takes them from what is available.
-    pub unowned: u32,
 }
 
 /// What is looked up: keys, and the tokens they came from where those are known.
@@ -79,13 +77,7 @@ impl Manager {
             self.hasher.extend(root, mm_items, tokens, &mut keys);
             self.find_attached(PrefixQuery { keys: &keys, tokens, root, mm_items, limit })
         };
-        let unowned = self.count_unowned(&blocks);
-        Hit { tokens: tokens_found, blocks, collisions, attached, unowned }
-    }
-
-    /// How many of `blocks` have no owner.
-    pub(super) fn count_unowned(&self, blocks: &[Vec<BlockId>]) -> u32 {
-        blocks.iter().map(|found| self.pool().count_cached(found)).sum::<usize>() as u32
+        Hit { tokens: tokens_found, blocks, collisions, attached }
     }
 
     /// The keys of the full blocks of a prompt.
