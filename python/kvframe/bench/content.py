@@ -8,11 +8,11 @@ evictions say how much.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from kvframe.bench.outcomes import Counts, packed, unpacked
+from kvframe.bench.outcomes import Counts, Packed
 from kvframe.events import EventKind
 
 POINTS = 100
@@ -23,7 +23,7 @@ _ENDS = (EventKind.EVICT, EventKind.FORGET)
 
 
 @dataclass(frozen=True, eq=False)
-class Content:
+class Content(Packed):
     """What a cache held, an entry a point of the trace.
 
     Attributes:
@@ -32,22 +32,11 @@ class Content:
         reused_blocks: Those of them that a later request found before they were evicted.
     """
 
+    kinds: ClassVar = {"requests": "u4", "findable_blocks": "u4", "reused_blocks": "u4"}
+
     requests: Counts
     findable_blocks: Counts
     reused_blocks: Counts
-
-    def pack(self) -> bytes:
-        """As a compressed ``.npz``."""
-        return packed(self)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Content:
-        """What `pack` wrote.
-
-        Raises:
-            ValueError: It is damaged, or something else.
-        """
-        return cls(*unpacked(data, requests="u4", findable_blocks="u4", reused_blocks="u4"))
 
 
 def content(events: dict[str, Any], points: int = POINTS) -> Content:

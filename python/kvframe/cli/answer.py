@@ -10,28 +10,15 @@ import msgspec
 
 from kvframe.bench.answer import RULES, answer, configured, read_options
 from kvframe.bench.traces import ReadOptions, read
-from kvframe.cli.reading import reading
+from kvframe.cli.reading import mode_option, output_option, reading
 from kvframe.traces.output import written
 
 
 @click.command("answer", short_help="What each request hits in one cache, as JSON.")
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG.json")
 @click.argument("trace", metavar="NAME|FILE|-")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    default="-",
-    metavar="FILE|-",
-    help="The report.  [default: stdout]",
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["trace", "engine"]),
-    default="trace",
-    show_default=True,
-    help="What a hit is, as in `kvframe bench run`.",
-)
+@output_option("The report.  [default: stdout]", default="-")
+@mode_option("trace", "engine")
 @reading
 def answer_command(config: Path, trace: str, output: Path, mode: str, **how: Any) -> None:
     """Replay a trace in one cache and report what each request hits.

@@ -11,6 +11,8 @@ from kvframe.calibrate import Measured, ModelShape, Steps, fit, fitted, held_out
 from kvframe.calibrate.store import accuracy
 from kvframe.errors import UsageError
 
+_STEPS = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.command()
 @click.option(
@@ -24,13 +26,13 @@ from kvframe.errors import UsageError
 @click.option(
     "--from",
     "source",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_STEPS,
     metavar="STEPS.csv",
     help="Fit to these steps, of a server's log or an earlier run, instead of measuring.",
 )
 @click.option(
     "--judge",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_STEPS,
     metavar="STEPS.csv",
     help="With --from: steps that are not fitted to, to state the error over.",
 )

@@ -1,8 +1,9 @@
-"""The options of every command that reads traces."""
+"""The options of every command that reads traces, and of several that replay or write them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +13,23 @@ from kvframe.bench.traces import ReadOptions, Source, read
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 UNITS = ("s", "ms", "us", "ns")
+
+
+def mode_option(*modes: str) -> Callable[[Decorated], Decorated]:
+    """``--mode``: one of these, by default the first."""
+    return click.option(
+        "--mode",
+        type=click.Choice(modes),
+        default=modes[0],
+        show_default=True,
+        help="What a hit is, as in `kvframe bench run`.",
+    )
+
+
+def output_option(told: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """``--output``: a file, or ``-`` for stdout."""
+    kind = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+    return click.option("-o", "--output", type=kind, metavar="FILE|-", help=told, **more)
 
 
 def reading(command: Decorated) -> Decorated:

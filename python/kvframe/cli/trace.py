@@ -11,7 +11,7 @@ import msgspec
 from kvframe.bench.capacity import parse_shape
 from kvframe.bench.prompts import WORKLOADS
 from kvframe.cli import NearestGroup, fail
-from kvframe.cli.reading import reading
+from kvframe.cli.reading import mode_option, output_option, reading
 from kvframe.cli.trace_text import shown
 from kvframe.config.sizes import layer_bytes
 from kvframe.errors import TraceError
@@ -25,14 +25,7 @@ from kvframe.traces.values import token_blocks
 
 UNSOUND = 1
 
-_OUT = click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    metavar="FILE|-",
-    help="The file to write; .gz, .zst, .bz2 and .xz pack it.",
-)
+_OUT = output_option("The file to write; .gz, .zst, .bz2 and .xz pack it.", required=True)
 _SEED = click.option(
     "--seed", type=int, default=0, show_default=True, metavar="N", help="Of draws."
 )
@@ -50,13 +43,7 @@ def trace() -> None:
 @trace.command("info", short_help="What a trace could reuse at best, how soon, and where.")
 @click.argument("file")
 @reading
-@click.option(
-    "--mode",
-    type=click.Choice(["engine", "trace"]),
-    default="engine",
-    show_default=True,
-    help="What a hit is, as in `kvframe bench run`.",
-)
+@mode_option("engine", "trace")
 @click.option(
     "--bytes-per-token",
     type=click.IntRange(1, 2**40),

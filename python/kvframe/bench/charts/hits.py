@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvframe.bench.charts.chart import Axis, Chart, Series, rounded
@@ -61,18 +61,43 @@ def by_size(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
 def _hits(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
     for shown, label in _SHOWN.items():
         series = [_rates(traffic, made, name, shown == "miss ratio") for name in traffic.policies]
-        yield Chart(
-            family="hits",
+        yield _sized(
+            "hits",
+            traffic,
+            at,
+            f"{shown.capitalize()} by cache size",
+            series,
+            Axis(label=label, format="share"),
             choice={"show": shown},
-            traffic=at,
-            block_size=traffic.first.block_size,
-            title=f"{shown.capitalize()} by cache size: {traffic.label}",
-            x=traffic.sizes,
-            series=series,
-            x_axis=SIZES,
-            y_axis=Axis(label=label, format="share"),
             said=[traffic.verdict.sentence] if traffic.verdict is not None else [],
         )
+
+
+def _sized(
+    family: str,
+    traffic: Traffic,
+    at: int,
+    title: str,
+    series: list[Series],
+    y_axis: Axis,
+    *,
+    choice: dict[str, str],
+    x: Sequence[float] | None = None,
+    said: Sequence[str] = (),
+) -> Chart:
+    """A chart over the sizes of one traffic, or ``x`` of them."""
+    return Chart(
+        family=family,
+        choice=choice,
+        traffic=at,
+        block_size=traffic.first.block_size,
+        title=f"{title}: {traffic.label}",
+        x=traffic.sizes if x is None else x,
+        series=series,
+        x_axis=SIZES,
+        y_axis=y_axis,
+        said=said,
+    )
 
 
 def _rates(traffic: Traffic, made: Paired, name: str, missed: bool) -> Series:
@@ -96,17 +121,9 @@ def _lead(traffic: Traffic, made: Paired, at: int) -> Iterator[Chart]:
             y, low, high = ([round(row[i], 6) for row in found] for i in range(3))
             ends = (low, high) if made.errors else ([], [])
             series.append(Series(name=name, y=y, low=ends[0], high=ends[1]))
-    yield Chart(
-        family="lead",
-        choice={},
-        traffic=at,
-        block_size=traffic.first.block_size,
-        title=f"Points ahead of lru: {traffic.label}",
-        x=made.sizes,
-        series=series,
-        x_axis=SIZES,
-        y_axis=Axis(label="points of the hit rate", format="points"),
-    )
+    y_axis = Axis(label="points of the hit rate", format="points")
+    title = "Points ahead of lru"
+    yield _sized("lead", traffic, at, title, series, y_axis, choice={}, x=made.sizes)
 
 
 def _gap(traffic: Traffic, at: int) -> Iterator[Chart]:
@@ -123,17 +140,9 @@ def _gap(traffic: Traffic, at: int) -> Iterator[Chart]:
                 for most, rate in zip(top, traffic.line(name), strict=True)
             ]
             series.append(Series(name=name, y=rounded(y)))
-        yield Chart(
-            family="gap",
-            choice={"bound": bound},
-            traffic=at,
-            block_size=traffic.first.block_size,
-            title=f"Points below {bound}: {traffic.label}",
-            x=traffic.sizes,
-            series=series,
-            x_axis=SIZES,
-            y_axis=Axis(label=f"points below {bound}", format="gap"),
-        )
+        y_axis = Axis(label=f"points below {bound}", format="gap")
+        title = f"Points below {bound}"
+        yield _sized("gap", traffic, at, title, series, y_axis, choice={"bound": bound})
 
 
 def _misses(traffic: Traffic, at: int) -> Iterator[Chart]:
