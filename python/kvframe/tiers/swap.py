@@ -17,7 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.request import Request
 from kvframe.results import Allocation
 from kvframe.tiers.base import Levels, is_running
-from kvframe.tiers.cost import Rate, SwapCost
+from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.demote import Demotion
 from kvframe.tiers.moves import Moves
 from kvframe.tiers.names import Scope
@@ -59,7 +59,7 @@ class Swap:
         self._kv, self._levels, self._demotion, self._moves = kv, levels, demotion, moves
         self._least = int(kv.inspect.resolved.config.cache.null_block)
         self._out: WeakSet[Swapped] = WeakSet()
-        self.out_rate, self.in_rate = Rate(), Rate()
+        self.out_rate, self.in_rate = moves.out_rate, moves.in_rate
 
     def preempt(self, seq: int, cost: SwapCost) -> Swapped | Request:
         """Swap a sequence out, or preempt it to be computed again; see `Tiers.preempt`."""
