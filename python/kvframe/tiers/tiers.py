@@ -179,6 +179,11 @@ class Tiers(metaclass=Renamed, old=CACHE):
         return self._levels.all
 
     @property
+    def page_bytes(self) -> int:
+        """Bytes of a page, all parts together."""
+        return self._worth.moves.page_bytes
+
+    @property
     def spaces(self) -> dict[str, str]:
         """The name space of each tier with a store, as ``kvframe tiers list`` shows it."""
         return {below.name: below.codec.space.digest.hex() for below in self.below}

@@ -21,7 +21,7 @@ class Worth:
     """
 
     def __init__(self, levels: Levels, moves: Moves) -> None:
-        self._levels, self._moves = levels, moves
+        self._levels, self.moves = levels, moves
         self._left = 0
 
     def takes(self, keys: Keys, found: int, cached: int, block_size: int, cost: SwapCost) -> bool:
@@ -49,8 +49,8 @@ class Worth:
 
     def seconds(self, keys: Keys, found: int, pages: int, cost: SwapCost) -> float:
         """What it takes to bring the last ``pages`` of ``found`` pages to the pool."""
-        levels, size = self._levels, self._moves.page_bytes
-        cost = cost.measured(None, self._moves.in_rate.value)
+        levels, size = self._levels, self.moves.page_bytes
+        cost = cost.measured(None, self.moves.in_rate.value)
         here = levels.host.index.present(keys[:found])
         below = min(found - here, pages)
         seconds = cost.load_seconds(pages * size)

@@ -66,6 +66,7 @@ class Below:
         self.swapped: dict[str, tuple[Swapped, int]] = {}
         self.lost: set[str] = set()
         self.awaited: list[list[Event]] = []
+        self._computed: set[str] = set()
         self._expected: dict[str, list[list[Event]]] = {}
         self._arrived: set[int] = set()
         self._stream: Any = None
@@ -85,6 +86,12 @@ class Below:
 
     # --- up -------------------------------------------------------------------------------------
 
+    def found(self, request_id: str, ids: npt.NDArray[np.uint32]) -> int:
+        """Tokens of a prompt that the pool or a tier has, unless it is to be computed anyway."""
+        if request_id in self._computed:
+            return self.kv.lookup(ids).tokens
+        return self.tiers.lookup(ids).best
+
     def allocate(
         self, request_id: str, ids: npt.NDArray[np.uint32], found: int
     ) -> int | None:
@@ -96,6 +103,8 @@ class Below:
         with self._on_stream():
             grant = self.tiers.allocate(ids, until=found, cost=self.speed.cost())
         if grant.load is None:
+            if grant.cached_tokens < found:
+                self._computed.add(request_id)
             return grant.seq
         self.loads[request_id] = Load(grant.seq, grant.cached_tokens + grant.external_tokens)
         return None
@@ -118,6 +127,14 @@ class Below:
             return None
         del self.loads[request_id]
         return load.seq, good
+
+    def landed(self) -> list[str]:
+        """Requests whose KV is there, and that have not gone on yet."""
+        return [name for name, load in self.loads.items() if self._is_there(load)]
+
+    def _is_there(self, load: Load) -> bool:
+        arriving = self.tiers.arriving(load.seq)
+        return load.seq in self._arrived or (arriving is not None and arriving.upto == load.upto)
 
     def swap_in(self, request_id: str) -> tuple[int, int] | None:
         """Bring a request back; its sequence and tokens once it is there, None before.
@@ -146,13 +163,16 @@ class Below:
         return load.seq, upto
 
     def give_up(self, request_id: str) -> None:
-        """A request ends; if its KV is on its way up, nobody waits for it any more."""
+        """Nobody waits any more for what is on its way up to a request, or has come."""
+        self._computed.discard(request_id)
         self._expected.pop(request_id, None)
         if load := self.loads.pop(request_id, None):
             with self._on_stream():
                 self.tiers.cancel(load.seq)
             self._arrived.discard(load.seq)
             self.kv.release(load.seq)
+            if self.swapped.pop(request_id, None):
+                self.lost.add(request_id)
 
     # --- down -----------------------------------------------------------------------------------
 
@@ -197,21 +217,22 @@ class Below:
         self._arrived |= waiting.intersection([*ended.landed, *ended.rewound])
 
     def wait(self, *, stuck: bool) -> bool:
-        """Wait for a transfer, if a request needs it or, with ``stuck``, if it holds blocks.
+        """Wait for a transfer under way, if a request needs it or, with ``stuck``, any at all.
 
         Returns:
             Whether it is worth to schedule again.
         """
-        if not self.loads and not (stuck and self.kv.inspect.tickets()):
+        loads = [load for load in self.loads.values() if not self._is_there(load)]
+        if not loads and not (stuck and self.kv.inspect.tickets()):
             return False
         now = time.monotonic()
         self._since = self._since or now
         if now - self._since > PATIENCE_S:
             self._since = None
-            if not self.loads:
+            if not loads:
                 return False
             with self._on_stream():
-                for load in self.loads.values():
+                for load in loads:
                     self.tiers.cancel(load.seq)
         self.poll(0.001)
         return True

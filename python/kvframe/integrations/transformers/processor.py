@@ -62,6 +62,9 @@ class Processor(ContinuousBatchProcessor):  # type: ignore[misc]
             compute_stream=stream,
             distributed_helper=self.distributed_helper,
         )
+        scheduler._get_waiting_candidates = partial(
+            _waiting, self._ours, scheduler._get_waiting_candidates
+        )
         weakref.finalize(self, self._below.close)
 
     def prepare_next_batch(self) -> bool:
@@ -177,13 +180,22 @@ def _schedule(
     cache_budget: int,
 ) -> Scheduled:
     """Schedule a batch; where there is none, because of a transfer under way, wait for that."""
-    below = cache.below
-    assert below is not None
+    below, sequences = cache.below, cache.sequences
+    assert below is not None and sequences is not None
+    give_back = sequences.give_back
     while True:
         for name in below.lost.intersection(scheduler.waiting_requests):
             state = scheduler.waiting_requests[name]
             scheduler.waiting_requests[name] = state.create_equivalent_initial_request()
         below.lost.clear()
         found = schedule(token_budget, cache_budget)
-        if found[0] or not (below.lost or below.wait(stuck=found[0] is None)):
+        stuck = found[0] is None
+        if found[0] or not (below.lost or below.wait(stuck=stuck) or (stuck and give_back())):
             return found
+
+
+def _waiting(cache: Cache, order: Callable[[], list[RequestState]]) -> list[RequestState]:
+    """The engine's order, behind those whose KV has been loaded: they hold blocks already."""
+    assert cache.below is not None
+    first = set(cache.below.landed())
+    return sorted(order(), key=lambda state: state.request_id not in first)

@@ -62,7 +62,9 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         if self.below is not None and request_id in self.below.loads:
             return self._landed(request_id, prompt)
         ids = np.array(prompt, np.uint32)  # once: the manager reads an array a good deal faster
-        found = (self.below.tiers.lookup(ids).best if self.below else self.kv.lookup(ids).tokens)
+        found = (
+            self.below.found(request_id, ids) if self.below else self.kv.lookup(ids).tokens
+        )
         self.missed = request_id, ids  # the engine allocates next, and does not tell the tokens
         if not found:
             return 0
@@ -210,6 +212,23 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         del self.running[request_id]
         self.block_table.pop(request_id, None)
         return self.below.preempt(request_id, run.seq, computed)
+
+    def give_back(self) -> bool:
+        """Let requests whose KV has come, and that find no room to go on, give their blocks up.
+
+        What was loaded stays cached until it is evicted. Those that had been swapped out are
+        `Below.lost`, and computed again. Whether there were any.
+        """
+        assert self.below is not None
+        landed = self.below.landed()
+        for name in landed:
+            self.below.give_up(name)
+        back = [name for name, run in self.running.items() if run.returning]
+        for name in back:
+            self.block_table.pop(name, None)
+            self.kv.release(self.running.pop(name).seq)
+            self.below.lost.add(name)
+        return bool(landed or back)
 
     def fork_blocks(
         self, parent_request_id: str, children_request_ids: list[str], block_manager: BlockManager
