@@ -37,10 +37,11 @@ from perf.batching_work import BLOCK, LARGE, MOVES, SMALL, Kind, Served, answer,
 from perf.gpu import driver, short_name
 from perf.table import table
 
-CALM = {"at_once": 4, "new_tokens": 16}
-CROWDED = {"at_once": 16, "new_tokens": 32, "safety_margin": 0.0}
+CALM: dict[str, Any] = {"at_once": 4, "new_tokens": 16}
+CROWDED: dict[str, Any] = {"at_once": 16, "new_tokens": 32, "safety_margin": 0.0}
 """Requests at a time; and the engine keeps no blocks free for those that decode."""
-HOST, SWAP = Kind("lru", host=True), Kind("lru", host=True, swaps=True)
+HOST, AGAIN = Kind("lru", host=True), Kind("lru", host=True, preempts="again")
+SWAP = Kind("lru", host=True, preempts="swapped")
 SIDE_PAGES = 256
 PARTS = ("exact", "first", "beside", "conversations", "crowd")
 Row = dict[str, Any]
@@ -77,7 +78,7 @@ def first_token(of: Any, kind: Kind, vocab: int, *, gone: bool = False) -> Row:
             if i:  # the first round warms kernels up
                 cold.append(seconds)
                 warm.append(cached)
-    row = {"manager": str(kind), "from": "host" if gone else "pool"}
+    row: Row = {"manager": str(kind), "from": "host" if gone else "pool"}
     row |= {"cold_seconds": min(cold), "cached_seconds": min(warm)}
     if made and made.tiers[0] is not None:
         row["moved"] = made.tiers[0].stats()["moved"]
@@ -197,9 +198,11 @@ def beside(of: Any, shape: Row) -> Row:
 
 def exact(kinds: Sequence[Kind]) -> list[Row]:
     """The crowd under each manager, in float32, and whether its answers are those of the first."""
-    small, vocab = work.model(SMALL, torch.float32), SMALL["vocab_size"]
+    small, vocab = work.model(SMALL, torch.float32), int(SMALL["vocab_size"])
     rows = rows_of(small, kinds, vocab, 8, 24, **CROWDED)
-    later = rows_of(small, [Kind(None), SWAP], vocab, 8, 24, **CROWDED, use_async_batching=True)
+    later = rows_of(
+        small, [Kind(None), HOST, SWAP], vocab, 8, 24, **CROWDED, use_async_batching=True
+    )
     rows += [{**row, "manager": f"{row['manager']}, asynchronous"} for row in later]
     right = rows[0]["answers"]
     return [{**row, "answers_equal": row["answers"] == right} for row in rows]
@@ -280,7 +283,7 @@ def main(names: tuple[str, ...], parts: tuple[str, ...], save: Path | None) -> N
             file.write_text(json.dumps(record, indent=2) + "\n")
 
     if "exact" in parts:
-        kept("float32", exact([*kinds, SWAP]))
+        kept("float32", exact([*kinds, AGAIN, SWAP]))
     vocab = LARGE["vocab_size"]
     large = work.model(LARGE, torch.bfloat16) if set(parts) - {"exact"} else None
     if "first" in parts:
@@ -292,7 +295,7 @@ def main(names: tuple[str, ...], parts: tuple[str, ...], save: Path | None) -> N
     if "conversations" in parts:
         kept("conversations", rows_of(large, kinds, vocab, 32, 24, **CALM))
     if "crowd" in parts:
-        crowd = [Kind(None), Kind("lru"), HOST, SWAP]
+        crowd = [Kind(None), Kind("lru"), AGAIN, SWAP, HOST]
         kept("crowd", rows_of(large, crowd, vocab, 32, 12, **CROWDED))
     show(record)
     wrong = [row["manager"] for row in record.get("float32", []) if not row["answers_equal"]]

@@ -1,13 +1,13 @@
-"""transformers' continuous batching for `perf.batching`: models, conversations, serving, counting."""
+"""What `perf.batching` serves: models, conversations, the engine over each kind of cache."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
@@ -16,6 +16,7 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 from transformers.generation.continuous_batching.input_outputs import ContinuousBatchingIOs
 from transformers.generation.continuous_batching.offloading_manager import OffloadingManager
 
+from kvframe.errors import CapacityError
 from kvframe.integrations.transformers import Cache, kvframe_blocks
 from kvframe.integrations.transformers.below import Below
 
@@ -58,17 +59,19 @@ class Kind:
     Attributes:
         policy: Of kvframe's pool; None for transformers' own manager.
         host: A host tier with room for all conversations.
-        swaps: Preemption by swap where that is faster; else requests are computed again.
+        preempts: With a host tier: requests are preempted as kvframe chooses, or always computed
+            again, or always swapped out.
     """
 
     policy: str | None
     host: bool = False
-    swaps: bool = False
+    preempts: Literal["chosen", "again", "swapped"] = "chosen"
 
     def __str__(self) -> str:
         if self.policy is None:
             return STOCK
-        return self.policy + " + host" * self.host + " + swap" * self.swaps
+        how = {"chosen": "", "again": ", computed again", "swapped": ", swapped"}
+        return self.policy + " + host" * self.host + how[self.preempts]
 
     @contextmanager
     def managed(self, blocks: int) -> Iterator[Any]:
@@ -76,26 +79,39 @@ class Kind:
         if self.policy is None:
             yield None
             return
-        below = {"tiers": [{"name": "host", "capacity": 3 * blocks}]} if self.host else {}
-        swapping: AbstractContextManager[None] = nullcontext() if self.swaps else computing_again()
-        with swapping, kvframe_blocks(eviction={"policy": self.policy}, **below) as made:
+        below: dict[str, Any] = (
+            {"tiers": [{"name": "host", "capacity": 3 * blocks}]} if self.host else {}
+        )
+        with (
+            preempting(self.preempts),
+            kvframe_blocks(eviction={"policy": self.policy}, **below) as made,
+        ):
             yield made
 
 
 @contextmanager
-def computing_again() -> Iterator[None]:
-    """Preempted requests are never swapped out."""
+def preempting(how: str) -> Iterator[None]:
+    """Preempted requests are always swapped out where there is room, or never."""
     preempt = Below.preempt
 
     def again(self: Below, request_id: str, seq: int, computed: int) -> bool:
         self.kv.preempt(seq)
         return False
 
-    Below.preempt = again
+    def swapped(self: Below, request_id: str, seq: int, computed: int) -> bool:
+        with self._on_stream():
+            try:
+                self.swapped[request_id] = self.tiers.swap_out(seq), computed
+            except CapacityError:
+                return again(self, request_id, seq, computed)
+        return True
+
+    patched: Any = Below
+    patched.preempt = {"chosen": preempt, "again": again, "swapped": swapped}[how]
     try:
         yield
     finally:
-        Below.preempt = preempt
+        patched.preempt = preempt
 
 
 @dataclass
@@ -260,9 +276,11 @@ def serve(
     served = Served()
     answers: dict[str, Tokens] = {}
     asked: dict[str, float] = {}
-    with kind.managed(blocks) as made, watched(served), engine(
-        of, blocks, new_tokens, **options
-    ) as manager:
+    with (
+        kind.managed(blocks) as made,
+        watched(served),
+        engine(of, blocks, new_tokens, **options) as manager,
+    ):
         manager.add_request([1, 2], "first", max_new_tokens=1)  # the cache is made for it
         answer(manager)
         served.prefill = 0

@@ -245,7 +245,7 @@ def test_the_engine_is_as_before_afterwards() -> None:
 
 
 def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases.metadata, "version", lambda _: "5.18.0")
+    monkeypatch.setattr(releases, "version_of", lambda _: "5.18.0")
     with (
         pytest.raises(ImportError, match=r"^transformers 5\.18\.0 is installed: .* 5\.17 only$"),
         kvframe_blocks(),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ pytest.importorskip(
 )
 
 import torch
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
 from kvframe.integrations.transformers import kvframe_blocks
 from kvframe.integrations.transformers.planes import adopted
@@ -71,10 +73,10 @@ def checked(into: list[Tiers], cost: SwapCost | None, **sections: Any) -> Iterat
 
 
 def on_tiers(
-    blocks: int, cost: SwapCost | None, *below: dict[str, Any], at_once: int = 1, **sections: Any
+    blocks: int, cost: SwapCost | None, *, at_once: int = 1, admission: str = "write-through"
 ) -> tuple[tiny.Served, dict[str, int]]:
     made: list[Tiers] = []
-    context = checked(made, cost, tiers=[HOST, *below], **sections)
+    context = checked(made, cost, tiers=[{**HOST, "admission": {"policy": admission}}])
     served = tiny.serve(
         model(), WORK, context, blocks=blocks, at_once=at_once, max_batch_tokens=256
     )
@@ -98,10 +100,7 @@ def test_the_host_tier_gives_back_what_the_pool_evicts() -> None:
 
 
 def test_pages_go_down_only_as_they_are_evicted_if_the_tier_says_so() -> None:
-    admission = {"policy": "write-back"}
-    made: list[Tiers] = []
-    context = checked(made, COSTLY, tiers=[{**HOST, "admission": admission}])
-    served = tiny.serve(model(), WORK, context, blocks=TIGHT)
+    served, _ = on_tiers(TIGHT, COSTLY, admission="write-back")
     assert served.answers == right()
     assert served.prefill == sum(map(len, WORK)) - tiny.shared(WORK)
 
@@ -134,10 +133,16 @@ def test_speeds_are_measured() -> None:
 
 
 def test_requests_are_preempted_by_swap() -> None:
-    served, moved = on_tiers(SCARCE, COSTLY, at_once=16)
+    served, moved = on_tiers(SCARCE, COSTLY, at_once=16, admission="write-back")
     assert served.answers == right()
     assert moved["swapped_out"] == moved["swapped_in"] > 0
-    assert "recomputed" not in moved
+
+
+def test_what_host_memory_has_anyway_is_not_swapped_out_but_loaded() -> None:
+    served, moved = on_tiers(SCARCE, COSTLY, at_once=16)
+    assert served.answers == right()
+    assert moved["recomputed"] > moved.get("swapped_out", 0)
+    assert served.prefill < pool_only(SCARCE).prefill
 
 
 def test_or_computed_again_where_that_is_faster() -> None:
@@ -186,7 +191,7 @@ def test_forks_share_what_came_from_below() -> None:
 def test_a_cancelled_request_leaves_nothing_behind() -> None:
     made: list[Tiers] = []
     context = checked(made, COSTLY, tiers=[HOST])
-    batching = tiny.ContinuousBatchingConfig(
+    batching = ContinuousBatchingConfig(
         block_size=tiny.BLOCK_SIZE, num_blocks=SCARCE, max_batch_tokens=256
     )
     engine = model().continuous_batching_context_manager(
@@ -195,7 +200,7 @@ def test_a_cancelled_request_leaves_nothing_behind() -> None:
     with context, engine as manager:
         for i, prompt in enumerate(WORK):
             manager.add_request(prompt, str(i), max_new_tokens=tiny.NEW_TOKENS)
-        answers = {}
+        answers: dict[int, tiny.Tokens] = {}
         while len(answers) < 12:
             result = manager.get_result(timeout=60)
             answers[int(result.request_id)] = result.generated_tokens
@@ -212,19 +217,16 @@ def test_tiers_need_a_model_that_shares_prefixes() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tensors_are_adopted_where_they_are(dtype: torch.dtype) -> None:
-    class Engine:
-        block_size, device = 4, "cpu"
-        key_cache = [torch.zeros(10 * 4, 2, 8, dtype=dtype) for _ in range(3)]
-        value_cache = [torch.zeros(10 * 4, 2, 8, dtype=dtype) for _ in range(3)]
-
-    pool, host, movers = adopted(Engine(), 8)
+    keys, values = ([torch.zeros(10 * 4, 2, 8, dtype=dtype) for _ in range(3)] for _ in "kv")
+    engine = SimpleNamespace(block_size=4, device="cpu", key_cache=keys, value_cache=values)
+    pool, host, movers = adopted(engine, 8)
     assert (host, movers) == (None, None)
     shape = pool.layout.shape
     assert (shape.layers, shape.parts, shape.heads, shape.block_size) == (3, 2, 2, 4)
-    Engine.value_cache[2][5 * 4 + 1, 1] = 1.5
+    values[2][5 * 4 + 1, 1] = 1.5
     page = pool.get([5])
     pool.put([7], page)
-    assert torch.equal(Engine.value_cache[2][7 * 4 : 8 * 4], Engine.value_cache[2][5 * 4 : 6 * 4])
+    assert torch.equal(values[2][7 * 4 : 8 * 4], values[2][5 * 4 : 6 * 4])
     assert np.count_nonzero(page) > 0
 
 

@@ -80,7 +80,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
     - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
     - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
     - forget: `reset_prefix_cache`, `set_weight_version`
-    - look inside: `levels`, `stats`, `spaces`, `verify`, `check_integrity`
+    - look inside: `levels`, `page_bytes`, `stats`, `spaces`, `verify`, `check_integrity`
 
     Args:
         kv: The manager.
@@ -135,7 +135,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         parts = parts_of(pools, resolved, kv.counts().total)
         if movers is not None and len(movers) != len(parts):
             raise UsageError(f"movers: {len(movers)} of them for {len(parts)} parts")
-        if layerwise and not all(hasattr(mover, "onboard") for mover in movers or [None]):
+        if layerwise and not (movers and all(hasattr(mover, "onboard") for mover in movers)):
             raise UsageError("layerwise = True: needs movers that have an onboard()")
         most = prefetched_pages(prefetch_tokens, self.block_size)
         self._space = space_of(kv, parts, model=model, rank=rank, ranks=ranks, salt=salt)
@@ -332,13 +332,14 @@ class Tiers(metaclass=Renamed, old=CACHE):
         """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
 
         Measured bandwidths stand in for the stated ones as soon as there are some. Where host
-        memory has no room, or none now, it is computed again.
+        memory has no room, or none now, it is computed again. Pages that host memory has as a
+        prefix (`offload`) are loaded rather than computed, and need not be copied out once more.
 
         Returns:
             A `Swapped` for `swap_in`, or the request for `allocate`.
         """
         self._check_open()
-        return self._swap.preempt(seq, cost)
+        return self._swap.preempt(seq, cost, self._offload.backed(seq))
 
     def swap_out(self, seq: int) -> Swapped:
         """Preempt a sequence and keep all that it has computed in host memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,9 +93,7 @@ class Below:
             return self.kv.lookup(ids).tokens
         return self.tiers.lookup(ids).best
 
-    def allocate(
-        self, request_id: str, ids: npt.NDArray[np.uint32], found: int
-    ) -> int | None:
+    def allocate(self, request_id: str, ids: npt.NDArray[np.uint32], found: int) -> int | None:
         """Begin a sequence of a prompt's first ``found`` tokens; None if a load must come first.
 
         Raises:
@@ -163,7 +162,7 @@ class Below:
         return load.seq, upto
 
     def give_up(self, request_id: str) -> None:
-        """Nobody waits any more for what is on its way up to a request, or has come."""
+        """A request no longer waits for what is on its way up to it, or has come."""
         self._computed.discard(request_id)
         self._expected.pop(request_id, None)
         if load := self.loads.pop(request_id, None):
@@ -189,6 +188,7 @@ class Below:
 
     def preempt(self, request_id: str, seq: int, computed: int) -> bool:
         """End a sequence for now; whether it was swapped out, and is not to be computed again."""
+        self.offload(seq)
         with self._on_stream():
             out = self.tiers.preempt(seq, self.speed.cost())
         if isinstance(out, Swapped):
@@ -241,7 +241,7 @@ class Below:
         """These requests are computed next; the step waits for what is on its way to them."""
         self._since = None
         arriving = [self._expected.pop(name) for name in requests if name in self._expected]
-        self.awaited = [sum(events, []) for events in zip(*arriving, strict=True)]
+        self.awaited = [[*chain(*events)] for events in zip(*arriving, strict=True)]
 
     def await_all(self) -> None:
         """Let the model's stream wait for all layers at once: what it runs next does not ask."""

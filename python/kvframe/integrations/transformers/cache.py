@@ -33,7 +33,7 @@ class Cache(PagedAttentionCache):  # type: ignore[misc]
         **arguments: For `PagedAttentionCache`.
 
     Raises:
-        ConfigError: There are tiers, and the engine shares no prefixes.
+        ConfigError: There are tiers, and the engine shares no prefixes or runs on several cards.
     """
 
     def __init__(self, sized: Sized, cost: SwapCost | None, **arguments: Any) -> None:
@@ -50,6 +50,8 @@ class Cache(PagedAttentionCache):  # type: ignore[misc]
         self.below: Below | None = None
         if self.use_prefix_sharing:
             if self.kv.inspect.resolved.tiers:
+                if arguments["distributed_helper"].tp_size > 1:
+                    raise ConfigError("[[tiers]]: not under tensor parallelism; leave them out")
                 self.below = Below(self, cost)
             self._sequences = Sequences(self.kv, self.below)
             self.group_cache_managers = [self._sequences]
@@ -109,7 +111,8 @@ class Cache(PagedAttentionCache):  # type: ignore[misc]
 
     def blocks_of(self, tokens: int) -> int:
         """Blocks that the engine asks for before it computes a prompt of so many tokens."""
-        return (tokens + 1) // self.block_size + 1
+        size: int = self.block_size
+        return (tokens + 1) // size + 1
 
 
 class Blocks(BlockManager):  # type: ignore[misc]

@@ -1,5 +1,4 @@
-"""The engine's batch processor, with kvframe's answers where a cache is full or a prompt too large.
-"""
+"""The engine's batch processor: what it does where a cache is full or a prompt too large."""
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ class Processor(ContinuousBatchProcessor):  # type: ignore[misc]
             return
         waits = bool(below.awaited)
         if self.model_runner.pad_inputs or self.inputs_and_outputs.use_block_table:
-            below.await_all()  # a graph, or a kernel that writes the cache itself, asks for no layer
+            below.await_all()  # a graph, or a kernel that fills the cache itself, asks for none
         ended = below.speed.begin(model, self.inputs_and_outputs.compute_stream)
         super()._generation_step(model)
         if not waits:
@@ -181,7 +180,8 @@ def _schedule(
 ) -> Scheduled:
     """Schedule a batch; where there is none, because of a transfer under way, wait for that."""
     below, sequences = cache.below, cache.sequences
-    assert below is not None and sequences is not None
+    assert below is not None
+    assert sequences is not None
     give_back = sequences.give_back
     while True:
         for name in below.lost.intersection(scheduler.waiting_requests):

@@ -1,9 +1,10 @@
-"""The releases of transformers whose internals are known, and a check that they are as they were."""
+"""The releases of transformers whose internals are known, and a check that they are as then."""
 
 from __future__ import annotations
 
 import inspect
-from importlib import import_module, metadata
+from importlib import import_module
+from importlib.metadata import version as version_of
 
 RELEASES = ("5.16", "5.17")
 """Releases under which the tests pass. From 5.18 on, the engine keeps blocks in sectors of its own
@@ -74,11 +75,11 @@ def check_release() -> None:
     Raises:
         ImportError: It is not.
     """
-    version = metadata.version("transformers")
+    version = version_of("transformers")
     if not any(version.startswith(f"{release}.") for release in RELEASES):
-        known = " or ".join(RELEASES)
+        serves = " or ".join(RELEASES)
         raise ImportError(
-            f"transformers {version} is installed: kvframe's blocks are known to serve {known} only"
+            f"transformers {version} is installed: kvframe's blocks serve {serves} only"
         )
     for name, known in SIGNATURES.items():
         found = _parameters(name)

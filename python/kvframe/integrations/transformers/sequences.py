@@ -62,9 +62,7 @@ class Sequences(FullAttentionCacheAllocator):  # type: ignore[misc]
         if self.below is not None and request_id in self.below.loads:
             return self._landed(request_id, prompt)
         ids = np.array(prompt, np.uint32)  # once: the manager reads an array a good deal faster
-        found = (
-            self.below.found(request_id, ids) if self.below else self.kv.lookup(ids).tokens
-        )
+        found = self.below.found(request_id, ids) if self.below else self.kv.lookup(ids).tokens
         self.missed = request_id, ids  # the engine allocates next, and does not tell the tokens
         if not found:
             return 0
