@@ -80,6 +80,7 @@ class Moves:
     Attributes:
         out_rate: Bytes a second from the pool to host memory, as measured.
         in_rate: Bytes a second back.
+        check_rate: Bytes a second that are checked before they come back.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Moves:
         self.parts = parts
         self._host, self._worker, self._movers, self._sums = host, worker, movers, sums
         self._queued: list[tuple[list[Event], Callable[[], None]]] = []
-        self.out_rate, self.in_rate = Rate(), Rate()
+        self.out_rate, self.in_rate, self.check_rate = Rate(), Rate(), Rate()
 
     def out(
         self,

@@ -337,9 +337,16 @@ class Onboard:
         def queued(good: int, layers: list[Sequence[Event]]) -> None:
             loading.loaded, loading.layers = good, layers
 
-        took = partial(moves.in_rate.add, len(slots) * moves.page_bytes)
-        how = queued if self._layerwise else None
-        moves.bring(slots, pages, lambda: host.check(slots), onboarded, took, how)
+        nbytes = len(slots) * moves.page_bytes
+
+        def check() -> int:
+            started = time.perf_counter()
+            good = host.check(slots)
+            moves.check_rate.add(nbytes, time.perf_counter() - started)
+            return good
+
+        took = partial(moves.in_rate.add, nbytes)
+        moves.bring(slots, pages, check, onboarded, took, queued if self._layerwise else None)
 
     def _bring_in(self, loading: Loading, good: int) -> None:
         """The load has ended with so many pages good."""

@@ -54,6 +54,8 @@ class Worth:
         here = levels.host.index.present(keys[:found])
         below = min(found - here, pages)
         seconds = cost.load_seconds(pages * size)
+        if checked := self.moves.check_rate.value:
+            seconds += pages * size / checked
         for level in levels.below:
             if below > 0 and level.index.find(keys) >= found:
                 # Until something was read from it, a store counts as being as fast as the bus.
