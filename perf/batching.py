@@ -1,285 +1,251 @@
 """``python -m perf.batching``: transformers' continuous batching on a card, on its blocks and ours.
 
 A decoder of an 8B shape with random bf16 weights serves (1) prompts of 8,192 tokens, cold and with
-7,680 of them cached, and (2) conversations of four turns in a cache with room for a third of them,
-under transformers' own manager and under policies of kvframe. (3) A small float32 model serves the
-same conversations: its answers must be the same under every manager, or the run fails.
+7,680 of them cached, in the pool or in host memory, and (2) conversations of four turns in a cache
+with room for a third of them, under transformers' own manager, under policies of kvframe, and with
+a host tier below. (3) Half as many conversations crowd their cache, so that requests are preempted:
+computed again, or swapped out. (4) Four requests decode while transfers of the same pages run
+beside them. (5) A small float32 model serves the crowd: its answers must be the same under every
+manager, also with asynchronous batches, or the run fails.
 
 Turns carry scripted answers, so that every manager serves the same tokens; what a turn generates is
 not part of the next one. ``manager`` is the time inside the cache's methods that hand out, find,
-publish and free blocks.
+publish and free blocks, and begin loads.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import torch
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
-from transformers.generation.configuration_utils import ContinuousBatchingConfig
-from transformers.generation.continuous_batching.cache import PagedAttentionCache
-from transformers.generation.continuous_batching.input_outputs import ContinuousBatchingIOs
 
 from kvframe.bench.build import build_name
 from kvframe.bench.results import now
-from kvframe.integrations.transformers import Cache, kvframe_blocks
+from perf import batching_work as work
+from perf.batching_work import BLOCK, LARGE, MOVES, SMALL, Kind, Served, answer, engine, serve
 from perf.gpu import driver, short_name
 from perf.table import table
 
-BLOCK = 32
-LARGE = {
-    "vocab_size": 32_000,
-    "hidden_size": 4_096,
-    "intermediate_size": 14_336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
-SMALL = {
-    "vocab_size": 96,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-}
-STOCK = "transformers' own"
-METHODS = (
-    "allocate_blocks",
-    "free_blocks",
-    "search_prefix_match",
-    "mark_shareable_blocks_as_complete",
-)
-
-Tokens = list[int]
+CALM: dict[str, Any] = {"at_once": 4, "new_tokens": 16}
+CROWDED: dict[str, Any] = {"at_once": 16, "new_tokens": 32, "safety_margin": 0.0}
+"""Requests at a time; and the engine keeps no blocks free for those that decode."""
+HOST, AGAIN = Kind("lru", host=True), Kind("lru", host=True, preempts="again")
+SWAP = Kind("lru", host=True, preempts="swapped")
+SIDE_PAGES = 256
+PARTS = ("exact", "first", "beside", "conversations", "crowd")
+Row = dict[str, Any]
 
 
-@dataclass
-class Served:
-    """What a run of prompts took: wall and manager's seconds, prompt tokens computed."""
+def first_token(of: Any, kind: Kind, vocab: int, *, gone: bool = False) -> Row:
+    """Seconds to the first token of 8,192, cold and with 7,680 cached; the best of three.
 
-    wall: float = 0.0
-    manager: float = 0.0
-    prefill: int = 0
-    evictions: int | None = None
-    answers: list[Tokens] = field(default_factory=list)
-
-
-def model(shape: dict[str, Any], dtype: torch.dtype) -> Any:
-    """A decoder of random weights, the same ones each time."""
-    torch.manual_seed(0)
-    torch.set_default_dtype(dtype)
-    config = LlamaConfig(
-        **shape,
-        max_position_embeddings=16_384,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=0,
-        attn_implementation="sdpa",
-    )
-    with torch.device("cuda"):
-        made = LlamaForCausalLM(config).eval()
-    torch.set_default_dtype(torch.float32)
-    return made
-
-
-def conversations(
-    count: int, turns: int, head: int, turn: int, vocab: int
-) -> tuple[list[Tokens], int]:
-    """Prompts in the order in which they come, and the tokens of all conversations when they end.
-
-    Each turn repeats the conversation so far. Six in ten turns belong to one of the conversations
-    that were active lately.
+    ``gone``: what is cached has left the pool, so that it comes from below, if there is a tier.
     """
-    draw = random.Random(0)
-
-    def tokens(length: int) -> Tokens:
-        return [draw.randrange(1, vocab) for _ in range(length)]
-
-    system = tokens(head)
-    said = [list(system) for _ in range(count)]
-    left = [turns] * count
-    lately: list[int] = []
-    prompts = []
-    while any(left):
-        open_ones = [i for i in range(count) if left[i]]
-        warm = [i for i in lately[-6:] if left[i]]
-        at = draw.choice(warm) if warm and draw.random() < 0.6 else draw.choice(open_ones)
-        said[at] = said[at] + tokens(draw.randrange(turn // 2, 3 * turn // 2))
-        prompts.append(said[at])
-        left[at] -= 1
-        lately.append(at)
-    return prompts, head + sum(len(whole) - head for whole in said)
-
-
-@contextmanager
-def watched(served: Served) -> Iterator[None]:
-    """Notes what is computed, and the time inside the caches' methods."""
-    original = ContinuousBatchingIOs.prepare_batch_tensors
-    inside = False
-
-    def prepare(self: Any, requests_in_batch: list[Any], *args: Any, **kwargs: Any) -> None:
-        served.prefill += sum(future.query_length for future in requests_in_batch)
-        original(self, requests_in_batch, *args, **kwargs)
-
-    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal inside
-            if inside:
-                return method(*args, **kwargs)
-            inside, begun = True, time.perf_counter()
-            try:
-                return method(*args, **kwargs)
-            finally:
-                served.manager += time.perf_counter() - begun
-                inside = False
-
-        return call
-
-    kept = [(of, name, vars(of)[name]) for of in (PagedAttentionCache, Cache) for name in METHODS
-            if name in vars(of)]  # fmt: skip
-    ContinuousBatchingIOs.prepare_batch_tensors = prepare
-    for of, name, method in kept:
-        setattr(of, name, timed(method))
-    try:
-        yield
-    finally:
-        ContinuousBatchingIOs.prepare_batch_tensors = original
-        for of, name, method in kept:
-            setattr(of, name, method)
-
-
-def managed(name: str) -> AbstractContextManager[list[Any]]:
-    """Caches on kvframe's blocks under the policy ``name``, or transformers' own."""
-    return nullcontext([]) if name == STOCK else kvframe_blocks(eviction={"policy": name})
-
-
-@contextmanager
-def engine(of: Any, blocks: int, new_tokens: int) -> Iterator[Any]:
-    """The engine over a cache of ``blocks`` blocks."""
-    generation = GenerationConfig(
-        max_new_tokens=new_tokens, eos_token_id=[], pad_token_id=0, do_sample=False
-    )
-    batching = ContinuousBatchingConfig(block_size=BLOCK, num_blocks=blocks, max_batch_tokens=2_048)
-    with (
-        torch.no_grad(),
-        of.continuous_batching_context_manager(
-            generation, timeout=120, continuous_batching_config=batching
-        ) as manager,
-    ):
-        yield manager
-
-
-def answer(manager: Any) -> tuple[str, Tokens]:
-    """The next answer.
-
-    Raises:
-        RuntimeError: The engine failed, or stopped.
-    """
-    result = manager.get_result(timeout=120)
-    if result is None or result.error:
-        raise RuntimeError(result.error if result else "the engine stopped")
-    return result.request_id, result.generated_tokens
-
-
-def serve(
-    of: Any, prompts: Sequence[Tokens], name: str, *, blocks: int, at_once: int, new_tokens: int
-) -> Served:
-    """All ``prompts``, ``at_once`` at a time, the next as one is answered."""
-    served = Served()
-    answers: dict[str, Tokens] = {}
-    with managed(name) as made, watched(served), engine(of, blocks, new_tokens) as manager:
-        begun, given = time.perf_counter(), 0
-        while len(answers) < len(prompts):
-            while given < len(prompts) and given - len(answers) < at_once:
-                manager.add_request(prompts[given], str(given), max_new_tokens=new_tokens)
-                given += 1
-            request, tokens = answer(manager)
-            answers[request] = tokens
-        served.wall = time.perf_counter() - begun
-    # The first new token comes out of a prompt's prefill, each other takes one computed token.
-    served.prefill -= sum(len(tokens) - 1 for tokens in answers.values())
-    served.evictions = made[0].stats.counters()["evictions"] if made else None
-    served.answers = [answers[str(i)] for i in range(len(prompts))]
-    return served
-
-
-def cached(of: Any, name: str, vocab: int) -> dict[str, Any]:
-    """Seconds to the first token of 8,192, cold and with 7,680 cached; the best of three."""
-    draw = random.Random(1)
+    draw, size = random.Random(1), 8_192
+    blocks = (2 if gone else 4) * size // BLOCK
     cold: list[float] = []
     warm: list[float] = []
 
-    def tokens(length: int) -> Tokens:
+    def tokens(length: int) -> list[int]:
         return [draw.randrange(1, vocab) for _ in range(length)]
 
-    with managed(name), engine(of, 4 * 8_192 // BLOCK, 1) as manager:
+    def run(manager: Any, text: list[int], name: str) -> float:
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        manager.add_request(text, name, max_new_tokens=1)
+        answer(manager)
+        return time.perf_counter() - begun
+
+    with kind.managed(2 * blocks) as made, engine(of, blocks, 1) as manager:
         for i in range(4):
-            prompt = tokens(8_192)
-            for kind, text in ((cold, prompt), (warm, prompt[:7_680] + tokens(512))):
-                torch.cuda.synchronize()
-                begun = time.perf_counter()
-                manager.add_request(text, f"{i}-{kind is warm}", max_new_tokens=1)
-                answer(manager)
-                if i:  # the first round warms kernels up
-                    kind.append(time.perf_counter() - begun)
-    return {"manager": name, "cold_seconds": min(cold), "cached_seconds": min(warm)}
+            prompt = tokens(size)
+            seconds = run(manager, prompt, f"{i}-cold")
+            if gone:
+                for other in range(2):
+                    run(manager, tokens(size), f"{i}-other-{other}")
+            cached = run(manager, prompt[:7_680] + tokens(512), f"{i}-warm")
+            if i:  # the first round warms kernels up
+                cold.append(seconds)
+                warm.append(cached)
+    row: Row = {"manager": str(kind), "from": "host" if gone else "pool"}
+    row |= {"cold_seconds": min(cold), "cached_seconds": min(warm)}
+    if made and made.tiers[0] is not None:
+        row["moved"] = made.tiers[0].stats()["moved"]
+    return row
+
+
+def row_of(kind: Kind, served: Served, blocks: int, given: int) -> Row:
+    """A run's figures."""
+    quantiles = np.quantile(served.first, [0.5, 0.99])
+    pages = {name: served.moved.get(name, 0) for name in MOVES}
+    return {
+        "manager": str(kind),
+        "blocks": blocks,
+        "prompt_tokens": given,
+        "prefill_tokens": served.prefill,
+        "saved": 1 - served.prefill / given,
+        "wall_seconds": served.wall,
+        "manager_seconds": served.manager,
+        "first_token_p50_seconds": float(quantiles[0]),
+        "first_token_p99_seconds": float(quantiles[1]),
+        "preempted": served.preempted,
+        "evictions": served.evictions,
+        "moved_bytes": sum(pages.values()) * served.page_bytes,
+        "moved_pages": served.moved,
+        "answers": served.answers,
+    }
 
 
 def rows_of(
-    of: Any, names: Sequence[str], shape: dict[str, Any], scale: int
-) -> list[dict[str, Any]]:
-    """The conversations under each manager; sizes by ``scale``."""
-    prompts, total = conversations(24, 4, 32 * scale, 24 * scale, shape["vocab_size"])
+    of: Any, kinds: Sequence[Kind], vocab: int, scale: int, count: int, **options: Any
+) -> list[Row]:
+    """So many conversations under each manager; sizes by ``scale``."""
+    prompts, total = work.conversations(count, 4, 32 * scale, 24 * scale, vocab)
     blocks = total // 3 // BLOCK
     given = sum(map(len, prompts))
     rows = []
-    for name in names:
-        served = serve(of, prompts, name, blocks=blocks, at_once=4, new_tokens=scale // 2)
-        rows.append(
-            {
-                "manager": name,
-                "blocks": blocks,
-                "prompt_tokens": given,
-                "prefill_tokens": served.prefill,
-                "saved": 1 - served.prefill / given,
-                "wall_seconds": served.wall,
-                "manager_seconds": served.manager,
-                "evictions": served.evictions,
-                "answers": served.answers,
-            }
+    for kind in kinds:
+        served = serve(of, prompts, kind, blocks=blocks, **options)
+        rows.append(row_of(kind, served, blocks, given))
+        print(
+            f"{kind}: {served.prefill} of {given}, {served.wall:.1f} s, {served.preempted} "
+            f"preempted, {served.moved}",
+            file=sys.stderr,
+            flush=True,
         )
-        print(f"{name}: {served.prefill} of {given}, {served.wall:.1f} s", file=sys.stderr)
     return rows
 
 
-@click.command()
-@click.option("--policy", "names", multiple=True, default=("lru", "slru", "foresight"))
-@click.option("--save", type=click.Path(path_type=Path), help="Folder for batching-CARD-DATE.json.")
-def main(names: tuple[str, ...], save: Path | None) -> None:
-    """Measure, print, save."""
-    managers = [STOCK, *names]
-    small = model(SMALL, torch.float32)
-    exact = rows_of(small, managers, SMALL, 8)
-    same = all(row["answers"] == exact[0]["answers"] for row in exact)
-    del small
-    large = model(LARGE, torch.bfloat16)
-    first = [cached(large, name, LARGE["vocab_size"]) for name in (STOCK, "lru")]
-    served = rows_of(large, managers, LARGE, 32)
-    for row in (*exact, *served):
-        del row["answers"]
-    record = {
+def gaps(of: Any, vocab: int, during: Callable[[], None] | None) -> list[float]:
+    """Seconds between tokens of four requests that decode, while ``during`` is called again and
+    again in another thread.
+    """
+    draw = random.Random(2)
+    prompts = [[draw.randrange(1, vocab) for _ in range(1_024)] for _ in range(4)]
+    over = threading.Event()
+
+    def transfer() -> None:
+        while during is not None and not over.is_set():
+            during()
+
+    with Kind("lru").managed(256), engine(of, 256, 64) as manager:
+        for i, prompt in enumerate(prompts):
+            manager.add_request(prompt, str(i), max_new_tokens=64, record_timestamps=True)
+        side = threading.Thread(target=transfer)
+        side.start()
+        results = [answer(manager) for _ in prompts]
+        over.set()
+        side.join()
+    return [float(gap) for one in results for gap in np.diff(one.timestamps)[8:]]
+
+
+def beside(of: Any, shape: Row) -> Row:
+    """Decode's gaps beside transfers of a model's pages, each way by itself, without end."""
+    import cupy
+
+    from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape
+    from kvframe.pages.cupy import CupyPool, host_pool
+    from kvframe.pages.swap import Swap
+
+    head = shape["hidden_size"] // shape["num_attention_heads"]
+    page = PageShape(shape["num_hidden_layers"], 2, BLOCK, shape["num_key_value_heads"], 2 * head)
+    device = CupyPool(Layout.of(LAYER_FIRST, page, SIDE_PAGES))
+    _, mapped = host_pool(Layout.of(BLOCK_FIRST, page, SIDE_PAGES))
+    swap, pages = Swap(device, mapped), np.random.default_rng(0).permutation(SIDE_PAGES)
+    moved = 0
+
+    def moving(start: Callable[[], Any]) -> Callable[[], None]:
+        def call() -> None:
+            nonlocal moved
+            with cupy.cuda.Device(0), cupy.cuda.Stream(non_blocking=True):
+                start().synchronize()
+            moved += 1
+
+        return call
+
+    ways: dict[str, Callable[[], None] | None] = {
+        "warm-up": None,
+        "alone": None,
+        "out": moving(lambda: swap.out(pages, pages)),
+        "in": moving(lambda: swap.bring(pages, pages)),
+        "in, layer by layer": moving(lambda: swap.onboard(pages, pages)[-1]),
+        "alone again": None,
+    }
+    found: Row = {}
+    for name, during in ways.items():
+        moved, begun = 0, time.perf_counter()
+        between = gaps(of, shape["vocab_size"], during)
+        found[name] = {
+            "gap_p50_seconds": statistics.median(between),
+            "gap_p99_seconds": float(np.quantile(between, 0.99)),
+            "bytes_a_second": moved * SIDE_PAGES * page.page_bytes / (time.perf_counter() - begun),
+        }
+        print(f"decode beside {name}: {found[name]}", file=sys.stderr, flush=True)
+    del found["warm-up"]
+    return found
+
+
+def exact(kinds: Sequence[Kind]) -> list[Row]:
+    """The crowd under each manager, in float32, and whether its answers are those of the first."""
+    small, vocab = work.model(SMALL, torch.float32), int(SMALL["vocab_size"])
+    rows = rows_of(small, kinds, vocab, 8, 24, **CROWDED)
+    later = rows_of(
+        small, [Kind(None), HOST, SWAP], vocab, 8, 24, **CROWDED, use_async_batching=True
+    )
+    rows += [{**row, "manager": f"{row['manager']}, asynchronous"} for row in later]
+    right = rows[0]["answers"]
+    return [{**row, "answers_equal": row["answers"] == right} for row in rows]
+
+
+def show(record: Row) -> None:
+    """The record as tables."""
+    for row in record.get("first_token", []):
+        cold, cached = row["cold_seconds"], row["cached_seconds"]
+        print(f"8,192 tokens, {row['manager']}, {row['from']}: {cold:.3f} s, {cached:.3f} s cached")
+    for name in ("conversations", "crowd"):
+        if name in record:
+            print(f"{name}:\n{rows_table(record[name])}")
+    for name, row in record.get("decode_beside", {}).items():
+        gap, rate = row["gap_p50_seconds"] * 1e3, row["bytes_a_second"] / 1e9
+        print(f"decode beside {name}: {gap:.1f} ms a token at the median, {rate:.1f} GB/s moved")
+
+
+def rows_table(rows: Sequence[Row]) -> str:
+    """A run a row."""
+    head = ["manager", "prefill", "saved", "wall, s", "manager, s", "first p50, s", "p99, s"]
+    head += ["preempted", "moved, GB"]
+    cells = [
+        [
+            row["manager"],
+            f"{row['prefill_tokens']:,}",
+            f"{row['saved']:.1%}",
+            f"{row['wall_seconds']:.1f}",
+            f"{row['manager_seconds']:.2f}",
+            f"{row['first_token_p50_seconds']:.2f}",
+            f"{row['first_token_p99_seconds']:.2f}",
+            str(row["preempted"]),
+            f"{row['moved_bytes'] / 1e9:.1f}",
+        ]
+        for row in rows
+    ]
+    return table(head, cells)
+
+
+def begun(file: Path | None) -> Row:
+    """The record so far: that of another part of the same day, if there is one."""
+    record: Row = json.loads(file.read_text()) if file is not None and file.exists() else {}
+    return record | {
         "what": "batching",
         "date": now(),
         "command": "python -m perf.batching",
@@ -292,31 +258,49 @@ def main(names: tuple[str, ...], save: Path | None) -> None:
         },
         "shape": LARGE,
         "block_size": BLOCK,
-        "first_token": first,
-        "conversations": served,
-        "float32": exact,
-        "float32_answers_equal": same,
+        "calm": CALM,
+        "crowded": CROWDED,
     }
-    if save:
-        save.mkdir(parents=True, exist_ok=True)
-        name = f"batching-{short_name(record['card'])}-{record['date'][:10]}.json"
-        (save / name).write_text(json.dumps(record, indent=2) + "\n")
-    print(f"8,192 tokens, first token: {first}")
-    head = ["manager", "prefill", "saved", "wall, s", "manager, s", "evictions"]
-    cells = [
-        [
-            row["manager"],
-            f"{row['prefill_tokens']:,}",
-            f"{row['saved']:.1%}",
-            f"{row['wall_seconds']:.1f}",
-            f"{row['manager_seconds']:.2f}",
-            "-" if row["evictions"] is None else f"{row['evictions']:,}",
-        ]
-        for row in served
-    ]
-    print(table(head, cells))
-    print("float32 answers are", "the same" if same else "NOT THE SAME")
-    sys.exit(0 if same else 1)
+
+
+@click.command()
+@click.option("--policy", "names", multiple=True, default=("lru", "slru", "foresight"))
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), default=PARTS)
+@click.option("--save", type=click.Path(path_type=Path), help="Folder for batching-CARD-DATE.json.")
+def main(names: tuple[str, ...], parts: tuple[str, ...], save: Path | None) -> None:
+    """Measure, print, save; what was measured is saved even if a later part fails."""
+    card = short_name(torch.cuda.get_device_name())
+    file = save / f"batching-{card}-{now()[:10]}.json" if save else None
+    record = begun(file)
+    kinds = [Kind(None), *map(Kind, names), HOST]
+
+    def kept(name: str, part: list[Row] | Row) -> None:
+        for row in part if isinstance(part, list) else []:
+            row.pop("answers", None)
+        record[name] = part
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(record, indent=2) + "\n")
+
+    if "exact" in parts:
+        kept("float32", exact([*kinds, AGAIN, SWAP]))
+    vocab = LARGE["vocab_size"]
+    large = work.model(LARGE, torch.bfloat16) if set(parts) - {"exact"} else None
+    if "first" in parts:
+        first = [first_token(large, kind, vocab) for kind in (Kind(None), Kind("lru"))]
+        first += [first_token(large, kind, vocab, gone=True) for kind in (Kind("lru"), HOST)]
+        kept("first_token", first)
+    if "beside" in parts:
+        kept("decode_beside", beside(large, LARGE))
+    if "conversations" in parts:
+        kept("conversations", rows_of(large, kinds, vocab, 32, 24, **CALM))
+    if "crowd" in parts:
+        crowd = [Kind(None), Kind("lru"), AGAIN, SWAP, HOST]
+        kept("crowd", rows_of(large, crowd, vocab, 32, 12, **CROWDED))
+    show(record)
+    wrong = [row["manager"] for row in record.get("float32", []) if not row["answers_equal"]]
+    print(f"float32 answers are {'NOT THE SAME: ' + ', '.join(wrong) if wrong else 'the same'}")
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

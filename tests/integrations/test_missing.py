@@ -14,7 +14,7 @@ import pytest
         ("integrations.vllm", "vllm", "supported: vllm 0.33"),
         ("integrations.sglang", "sglang", "supported: sglang 0.5.23"),
         ("integrations.lmcache", "lmcache", "supported: lmcache 0.5.6"),
-        ("integrations.transformers", "transformers", "supported: transformers 5.17"),
+        ("integrations.transformers", "transformers", "supported: transformers 5.16, 5.17"),
         ("pages.cupy", "cupy", r"pip install 'kvframe\[gpu\]'"),
         ("pages.swap", "cupy", r"pip install 'kvframe\[gpu\]'"),
     ],

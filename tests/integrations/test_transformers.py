@@ -1,6 +1,6 @@
 """transformers' continuous batching gives the same tokens on kvframe's blocks as on its own.
 
-Skipped where transformers 5.17 and torch are not installed: run_transformers.py says how.
+Skipped where a known transformers and torch are not installed: run_transformers.py says how.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ import kvframe
 from kvframe.policies import BatchedEviction, Candidates
 
 pytest.importorskip("torch", reason="needs torch")
-pytest.importorskip("transformers", "5.17", reason="needs transformers 5.17", exc_type=ImportError)
+pytest.importorskip(
+    "kvframe.integrations.transformers", reason="needs transformers 5.17", exc_type=ImportError
+)
 
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching import continuous_api
+from transformers.generation.continuous_batching.cache import PagedAttentionCache
 
-from kvframe.integrations.transformers import kvframe_blocks
+from kvframe.integrations.transformers import kvframe_blocks, releases
 from tests.integrations import tiny
 
 pytestmark = pytest.mark.filterwarnings("default")  # the engine's own are not ours to mend
@@ -187,9 +191,33 @@ def test_without_sharing_nothing_is_cached() -> None:
     assert stats["stored"] == 0
 
 
-def test_a_prompt_that_never_fits_is_told() -> None:
-    with pytest.raises(RuntimeError, match="needs 7 blocks, but the cache has 4"):
-        tiny.serve(model(), WORK[:1], kvframe_blocks(), blocks=4)
+def outcomes(work: list[tiny.Tokens], blocks: int, new_tokens: int) -> list[Any]:
+    """What the engine answers to all of some prompts, in their order."""
+    batching = ContinuousBatchingConfig(
+        block_size=tiny.BLOCK_SIZE, num_blocks=blocks, max_batch_tokens=64
+    )
+    engine = model().continuous_batching_context_manager(
+        tiny.generation(), timeout=60, continuous_batching_config=batching
+    )
+    with checked([]), engine as manager:
+        for i, prompt in enumerate(work):
+            manager.add_request(prompt, str(i), max_new_tokens=new_tokens)
+        found = [manager.get_result(timeout=60) for _ in work]
+    return sorted(found, key=lambda result: int(result.request_id))
+
+
+def test_prompts_that_never_fit_are_refused_one_by_one() -> None:
+    large = list(range(1, 90))
+    first, refused, *others = outcomes([WORK[0], large, *WORK[1:4]], 10, tiny.NEW_TOKENS)
+    assert refused.error == "the prompt needs 12 blocks, but the cache has 10"
+    assert [one.generated_tokens for one in (first, *others)] == right()[:4]
+
+
+def test_a_request_that_outgrows_the_cache_ends_and_the_others_go_on() -> None:
+    grown, other = outcomes([WORK[0], WORK[1]], 10, 60)
+    expected = "the request needs 11 blocks, but the cache has 10"
+    assert expected in (grown.error, other.error)
+    assert len(grown.generated_tokens) > 20
 
 
 @pytest.mark.parametrize(
@@ -197,6 +225,7 @@ def test_a_prompt_that_never_fits_is_told() -> None:
     [
         ({"eviction": {"policy": "lruu"}}, "lru"),
         ({"cache": {"null_block": True}}, "null_block"),
+        ({"cache": {"partial_hits": True}}, "partial_hits"),
         ({"groups": [{"name": "w", "kind": "sliding_window", "window": 8}]}, "full group"),
     ],
 )
@@ -216,9 +245,17 @@ def test_the_engine_is_as_before_afterwards() -> None:
 
 
 def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformers.__version__", "5.18.0")
+    monkeypatch.setattr(releases, "version_of", lambda _: "5.18.0")
     with (
-        pytest.raises(ImportError, match=r"transformers 5\.17 is needed, not 5\.18\.0"),
+        pytest.raises(ImportError, match=r"^transformers 5\.18\.0 is installed: .* 5\.17 only$"),
         kvframe_blocks(),
     ):
         pass
+
+
+def test_what_has_changed_within_a_release_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(self: Any, other: int) -> None: ...
+
+    monkeypatch.setattr(PagedAttentionCache, "update", update)
+    with pytest.raises(ImportError, match=r"PagedAttentionCache\.update takes \('other',\)"):
+        releases.check_release()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvframe import UsageError
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool
 from kvframe.pages.device import DevicePool, plane_addresses
 from kvframe.tiers import Inline, Part, Tiers
@@ -95,6 +96,49 @@ def test_queued_copies_are_polled_and_never_waited_for() -> None:
     engine.settle()
     assert engine.compute(grant.seq) == 0
     engine.tiers.check_integrity()
+
+
+class ByLayer(Queued):
+    """A mover that also brings layer by layer; each layer's event has one of its own."""
+
+    def onboard(self, host_pages: Any, pages: Any) -> list[Later]:
+        whole = self.bring(host_pages, pages)
+        return [Later(lambda: None), whole]
+
+
+def test_a_load_is_arriving_layer_by_layer_before_it_has_landed() -> None:
+    engine = Engine([host()], blocks=12)
+    memory = NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16))
+    engine.tiers = Tiers(
+        engine.kv,
+        engine.pools,
+        host=[memory],
+        movers=[ByLayer(engine.pools[0], memory)],
+        worker=lambda _: engine.tiers.workers[0],
+        layerwise=True,
+    )
+    one = text(1, 14)
+    engine.run(one)
+    engine.forget()
+    grant = engine.start(one)
+    assert engine.tiers.arriving(grant.seq) is None
+    engine.tiers.poll()  # the pages are checked, and their copies queued
+    arriving = engine.tiers.arriving(grant.seq)
+    assert arriving is not None
+    assert (arriving.upto, len(arriving.layers)) == (12, SHAPE.layers)
+    assert engine.kv.lengths(grant.seq).committed == 0
+    engine.kv.extend(grant.seq, 14)  # what comes behind is computed meanwhile
+    engine.settle()
+    assert engine.tiers.arriving(grant.seq) is None
+    assert engine.compute(grant.seq) == 2
+    engine.kv.release(grant.seq)
+    engine.tiers.check_integrity()
+
+
+def test_layer_by_layer_needs_movers_that_can() -> None:
+    engine = Engine([host()], blocks=12)
+    with pytest.raises(UsageError, match="needs movers that have an onboard"):
+        Tiers(engine.kv, engine.pools, layerwise=True)
 
 
 class Full(Queued):

@@ -12,6 +12,7 @@ import pytest
 
 from kvframe import BusyError, CapacityError, HandleError, Request, StaleHandleError, UsageError
 from kvframe.tiers import SwapCost, Swapped, Thread
+from kvframe.tiers.worth import RETRY
 
 from .helpers import BLOCK, SHAPE, Engine, host, text
 
@@ -125,6 +126,51 @@ def test_a_measured_bandwidth_is_that_of_the_copy_and_not_of_the_polls() -> None
         assert rate is not None
         assert rate > least
     engine.tiers.close()
+
+
+def test_what_host_memory_has_anyway_is_not_swapped_out() -> None:
+    """A swap would copy it out once more; only the partial block is computed again."""
+    engine = Engine([host(16)], blocks=12)
+    seq = running(engine, text(1, 17))
+    rate = 10 * SHAPE.page_bytes / 8
+    # A token takes 2 seconds, a swap of all five pages 8, and to load four of them 3.2.
+    cost = SwapCost(parameters=1e6, flops=1e6, bandwidth_out=rate, bandwidth_in=rate)
+    assert cost.prefers_swap(17, 5 * SHAPE.page_bytes)
+    engine.tiers.offload(seq)
+    again = engine.tiers.preempt(seq, cost)
+    assert isinstance(again, Request)
+    engine.settle()
+    engine.forget()
+    grant = engine.tiers.allocate(again)
+    engine.settle()
+    engine.texts[grant.seq] = text(1, 17)
+    assert engine.compute(grant.seq) == 1
+
+
+@pytest.mark.parametrize(("cost", "loaded"), [(CHEAP, 12), (DEAR, 0)])
+def test_a_load_that_is_slower_than_computing_is_left(cost: SwapCost, loaded: int) -> None:
+    engine = Engine([host(16)], blocks=12)
+    engine.run(text(1, 14))
+    engine.forget()
+    grant = engine.start(text(1, 14), cost=cost)
+    assert grant.external_tokens == loaded
+    engine.settle()
+    assert engine.compute(grant.seq) == 14 - loaded
+    assert engine.tiers.stats()["moved"].get("computed_instead", 0) == (12 - loaded) // BLOCK
+
+
+def test_of_many_that_would_be_computed_one_is_loaded_all_the_same() -> None:
+    engine = Engine([host(16)], blocks=12)
+    engine.run(text(1, 14))
+    loads = []
+    for _ in range(2 * RETRY):
+        engine.forget()
+        grant = engine.start(text(1, 14), cost=DEAR)
+        engine.settle()
+        engine.compute(grant.seq)
+        engine.kv.release(grant.seq)
+        loads.append(grant.external_tokens > 0)
+    assert loads == [False] * (RETRY - 1) + [True] + [False] * (RETRY - 1) + [True]
 
 
 @pytest.mark.scenario("I12", "T35")

@@ -56,6 +56,23 @@ _TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
 _MOST_PITCH = 2**31
 
 
+class Transfer(cupy.cuda.Event):  # type: ignore[misc]
+    """The end of a transfer, or of its part up to a layer.
+
+    Attributes:
+        began: When it had its turn on the bus.
+    """
+
+    def __init__(self, began: cupy.cuda.Event) -> None:
+        super().__init__()
+        self.began = began
+
+    @property
+    def seconds(self) -> float:
+        """What it took; to be asked once it is done."""
+        return float(cupy.cuda.get_elapsed_time(self.began, self)) / 1e3
+
+
 class Swap:
     """Copies between a device pool and a block-first host pool, beside compute.
 
@@ -155,9 +172,10 @@ class Swap:
         with self._current():
             stream.wait_event(cupy.cuda.get_current_stream().record(self._asked))
             stream.wait_event(self._bus.record(self._before))
+            began = stream.record(cupy.cuda.Event())
             with stream:
                 for _ in self.host.copy_by_layer(self.device, host_pages, pages, warps=self._most):
-                    ready.append(stream.record(cupy.cuda.Event()))
+                    ready.append(stream.record(Transfer(began)))
             self._bus.wait_event(ready[-1])
         self._landed = ready[-1]
         return ready
@@ -174,9 +192,10 @@ class Swap:
         }[way]
         with self._current():
             self._bus.wait_event(cupy.cuda.get_current_stream().record(self._asked))
+            began = self._bus.record(cupy.cuda.Event())
             run(here, there, out=out)
             ended = self._bus if out or way != "staged" else self._scatters_end()
-            answer = ended.record(cupy.cuda.Event())
+            answer = ended.record(Transfer(began))
         if not out:
             self._landed = answer
         return answer

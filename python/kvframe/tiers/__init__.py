@@ -12,13 +12,14 @@ from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.object_keys import Space
-from kvframe.tiers.onboard import Loading
+from kvframe.tiers.onboard import Arriving, Loading
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.swap import Swapped
 from kvframe.tiers.tiers import TierHit, Tiers
 from kvframe.tiers.worker import Inline, Thread, Worker
 
 __all__ = [
+    "Arriving",
     "Codec",
     "CorruptError",
     "Disk",

@@ -1,4 +1,4 @@
-"""Whether a preempted sequence is swapped or computed again: bytes over bandwidth, or FLOPs."""
+"""Whether KV comes over a bus or is computed again: bytes over bandwidth, or FLOPs."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ class SwapCost(msgspec.Struct, frozen=True, kw_only=True):
     def swap_seconds(self, nbytes: int) -> float:
         """Time for so many bytes to go out and come back."""
         return nbytes / self.bandwidth_out + nbytes / self.bandwidth_in + 2 * self.latency
+
+    def load_seconds(self, nbytes: int) -> float:
+        """Time for so many bytes to come from host memory."""
+        return nbytes / self.bandwidth_in + self.latency
 
     def prefers_swap(self, tokens: int, nbytes: int, cached: int = 0) -> bool:
         """Whether swapping a sequence is faster than computing it again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
+from kvframe.tiers.cost import Rate
 from kvframe.tiers.worker import Worker
 
 Pages = npt.NDArray[np.integer[Any]]
@@ -44,11 +45,24 @@ class Event(Protocol):
 
 
 class Mover(Protocol):
-    """Copies that are queued and not waited for: `kvframe.pages.swap.Swap` is one."""
+    """Copies that are queued and not waited for: `kvframe.pages.swap.Swap` is one.
+
+    An event that has ``seconds`` says how long its copy took; else it counts until a poll sees it.
+    """
 
     def out(self, pages: Pages, host_pages: Pages) -> Event: ...
 
     def bring(self, host_pages: Pages, pages: Pages) -> Event: ...
+
+
+class LayerMover(Mover, Protocol):
+    """One that can also bring pages layer by layer, each with its event."""
+
+    def onboard(self, host_pages: Pages, pages: Pages) -> Sequence[Event]: ...
+
+
+Queued = Callable[[int, list[Sequence[Event]]], None]
+"""Called with the pages that are on their way, and the events of each layer, one list a mover."""
 
 
 class Moves:
@@ -62,6 +76,11 @@ class Moves:
             copies host memory.
         sums: Noted checksums of host pages, [parts][pages], to compare after every copy; None
             compares none.
+
+    Attributes:
+        out_rate: Bytes a second from the pool to host memory, as measured.
+        in_rate: Bytes a second back.
+        check_rate: Bytes a second that are checked before they come back.
     """
 
     def __init__(
@@ -75,6 +94,7 @@ class Moves:
         self.parts = parts
         self._host, self._worker, self._movers, self._sums = host, worker, movers, sums
         self._queued: list[tuple[list[Event], Callable[[], None]]] = []
+        self.out_rate, self.in_rate, self.check_rate = Rate(), Rate(), Rate()
 
     def out(
         self,
@@ -87,7 +107,7 @@ class Moves:
         """Copy pages to the host, do ``after`` in the worker, then pass its answer on.
 
         ``took``: receives the seconds of the copy, without its wait for a turn or a poll. A
-        device's copy counts until a poll sees it done.
+        device's copy counts by its event's ``seconds``, or until a poll sees it done.
         """
         if self._movers is None:
 
@@ -101,13 +121,11 @@ class Moves:
             return
         pairs = zip(self._movers, pages, strict=True)
         starts = [partial(mover.out, some, slots) for mover, some in pairs]
-        started = time.perf_counter()
 
         def copied() -> None:
-            _tell(took, started)
             self._worker.submit(after, then)
 
-        self._queue(starts, copied, then)
+        self._queue(starts, copied, then, took)
 
     def bring(
         self,
@@ -116,10 +134,12 @@ class Moves:
         before: Callable[[], int],
         then: Callable[[int | Exception], None],
         took: Took | None = None,
+        queued: Queued | None = None,
     ) -> None:
         """Do ``before`` in the worker: so many of the pages are good, and copied to the device.
 
-        ``took``: as for `out`, where all are good.
+        ``took``: as for `out`, where all are good. ``queued``: the movers bring layer by layer, and
+        this hears of the copies as soon as they are queued.
         """
         if self._movers is None:
 
@@ -138,15 +158,15 @@ class Moves:
             if isinstance(good, Exception) or good == 0:
                 then(good)
                 return
-            pairs = zip(movers, pages, strict=True)
-            starts = [partial(mover.bring, slots[:good], some[:good]) for mover, some in pairs]
-            started = time.perf_counter()
-
-            def copied() -> None:
-                _tell(took if good == len(slots) else None, started)
-                then(good)
-
-            self._queue(starts, copied, then)
+            layers: list[Sequence[Event]] = []
+            starts = [
+                partial(_brought, mover, slots[:good], some[:good], layers if queued else None)
+                for mover, some in zip(movers, pages, strict=True)
+            ]
+            whole = good == len(slots)
+            started = self._queue(starts, partial(then, good), then, took if whole else None)
+            if queued is not None and started:
+                queued(good, layers)
 
         self._worker.submit(before, launch)
 
@@ -155,15 +175,27 @@ class Moves:
         starts: Sequence[Callable[[], Event]],
         go_on: Callable[[], None],
         then: Callable[[int | Exception], None],
-    ) -> None:
-        """Start copies. One that cannot be has failed for all, once those before it are done."""
+        took: Took | None,
+    ) -> bool:
+        """Start copies; whether all were. One that cannot be has failed for all, once those before
+        it are done.
+        """
         events: list[Event] = []
+        started = time.perf_counter()
+
+        def ended() -> None:
+            if took is not None:
+                took(_seconds(events, started))
+            go_on()
+
         try:
             for start in starts:
                 events.append(start())
         except Exception as error:
-            go_on = partial(then, error)
-        self._queued.append((events, go_on))
+            self._queued.append((events, partial(then, error)))
+            return False
+        self._queued.append((events, ended))
+        return True
 
     def poll(self) -> int:
         """Goes on with copies whose events are done; how many."""
@@ -267,6 +299,23 @@ def dtype_of(parts: Sequence[Part], resolved: Resolved) -> str:
         return resolved.config.model.dtype
     told = (str(getattr(part.pool, "dtype", "")) for part in parts)
     return "+".join(dict.fromkeys(told))
+
+
+def _brought(
+    mover: Mover, slots: Pages, pages: Pages, layers: list[Sequence[Event]] | None
+) -> Event:
+    """Start to bring pages; into ``layers`` go the events of each layer, if it is given."""
+    if layers is None:
+        return mover.bring(slots, pages)
+    each = cast(LayerMover, mover).onboard(slots, pages)
+    layers.append(each)
+    return each[-1]
+
+
+def _seconds(events: Sequence[Event], started: float) -> float:
+    """What the longest of some copies took."""
+    told = [float(getattr(event, "seconds", None) or 0.0) for event in events]
+    return max(told) if told and all(told) else time.perf_counter() - started
 
 
 def _tell(took: Took | None, started: float) -> None:

@@ -69,6 +69,13 @@ class Offload:
             kv.done(lease)
         return moving
 
+    def backed(self, seq: int) -> int:
+        """Pages at a sequence's front that host memory has, or that are on their way there."""
+        rows, _ = self._rows(seq)
+        keys = self._kv.blocks.sequence_keys(seq, rows * self._kv.block_size)
+        named = self._origins.named(keys, self._kv.inspect.origin(seq))
+        return self._levels.host.index.present(named)
+
     def make_room(self, free: int) -> int:
         """Evict from the pool without a loss; see `Tiers.make_room`."""
         if not is_int(free):

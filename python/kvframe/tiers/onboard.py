@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.results import Allocation
 from kvframe.tiers.base import Level, Levels, is_running
 from kvframe.tiers.demote import Demotion
-from kvframe.tiers.moves import Moves, Pages
+from kvframe.tiers.moves import Event, Moves, Pages
 from kvframe.tiers.store_tier import Read, StoreTier
 from kvframe.tiers.tier_index import Keys, Stored
 
@@ -33,6 +36,7 @@ class Loading:
             ``done``, ``cancelled``.
         seq: The sequence that it is for; None for a prefetch.
         loaded: Pages that have come: to host memory for a prefetch, to the pool for a sequence.
+        layers: Layer by layer (`Tiers.arriving`): the events of the copies to the pool.
     """
 
     keys: Keys
@@ -40,11 +44,24 @@ class Loading:
     state: State = "queued"
     seq: int | None = None
     loaded: int = 0
+    layers: list[Sequence[Event]] = field(default_factory=list)
     start: int = 0
     pages: list[Pages] = field(default_factory=list)
     ticket: int | None = None
     into_host: int | None = None
     source: tuple[StoreTier, int] | None = None
+
+
+class Arriving(NamedTuple):
+    """A load whose copies to the pool are queued.
+
+    Attributes:
+        upto: The tokens of the sequence that are there once all events have come.
+        layers: Of each layer, the events that bring it: let a stream wait for them before it reads.
+    """
+
+    upto: int
+    layers: list[list[Event]]
 
 
 class Onboard:
@@ -57,6 +74,7 @@ class Onboard:
         moves: Copies between the pool and host memory.
         most_prefetched: Pages that prefetches bring at once.
         poison: Overwrite pages before they are filled.
+        layerwise: Bring pages to the pool layer by layer.
 
     Attributes:
         loading: Loads under way.
@@ -71,9 +89,11 @@ class Onboard:
         *,
         most_prefetched: int,
         poison: bool,
+        layerwise: bool,
     ) -> None:
         self._kv, self._levels, self._demotion, self._moves = kv, levels, demotion, moves
         self._most_prefetched, self._poison = most_prefetched, poison
+        self._layerwise = layerwise
         self.loading: list[Loading] = []
         self._queue: deque[Loading] = deque()
         self._joined: dict[int, int] = {}
@@ -112,6 +132,14 @@ class Onboard:
         for loading in self.loading:
             if len(loading.keys) > at and (loading.keys[at] == keys[at]).all():
                 return loading.seq
+        return None
+
+    def arriving(self, seq: int) -> Arriving | None:
+        """What is on its way to a sequence, layer by layer; see `Tiers.arriving`."""
+        for loading in self.loading:
+            if loading.seq == seq and loading.layers:
+                upto = (loading.start + loading.loaded) * self._kv.block_size
+                return Arriving(upto, [list(each) for each in zip(*loading.layers, strict=True)])
         return None
 
     def give_up_late(self, level: Level, tickets: list[int]) -> None:
@@ -243,8 +271,10 @@ class Onboard:
         levels.set_deadline(host, stored.ticket)
 
         def fetch() -> Read:
+            started = time.perf_counter()
             read = below.read(codec, keys, stored.present, host.get(slots))
             host.seal(slots[: read.good])
+            below.rate.add(read.good * self._moves.page_bytes, time.perf_counter() - started)
             return read
 
         def fetched(outcome: Read | Exception) -> None:
@@ -304,7 +334,19 @@ class Onboard:
             levels.counters["onboarded"] += good
             self._bring_in(loading, good)
 
-        moves.bring(slots, pages, lambda: host.check(slots), onboarded)
+        def queued(good: int, layers: list[Sequence[Event]]) -> None:
+            loading.loaded, loading.layers = good, layers
+
+        nbytes = len(slots) * moves.page_bytes
+
+        def check() -> int:
+            started = time.perf_counter()
+            good = host.check(slots)
+            moves.check_rate.add(nbytes, time.perf_counter() - started)
+            return good
+
+        took = partial(moves.in_rate.add, nbytes)
+        moves.bring(slots, pages, check, onboarded, took, queued if self._layerwise else None)
 
     def _bring_in(self, loading: Loading, good: int) -> None:
         """The load has ended with so many pages good."""

@@ -16,6 +16,7 @@ from kvframe.errors import ConfigError, KVFrameError, TierError, UsageError
 from kvframe.pages.layout import PageShape
 from kvframe.registry.raised import one_line
 from kvframe.tiers.codec import Codec, CorruptError
+from kvframe.tiers.cost import Rate
 from kvframe.tiers.found import Found, adopt, listed
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.health import Pause, Trouble
@@ -102,6 +103,7 @@ class StoreTier:
         store.largest = self.codec.largest
         self.tight = 0  # puts in a row that the store did not keep whole
         self.putting = 0  # puts under way
+        self.rate = Rate()  # bytes a second that are read, decoded and checked
         self.corrupt = self.missing = self.errors = self.recovered = 0
         self.found = Found()
         self._parts = range(len(shapes))

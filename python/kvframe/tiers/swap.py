@@ -17,7 +17,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.request import Request
 from kvframe.results import Allocation
 from kvframe.tiers.base import Levels, is_running
-from kvframe.tiers.cost import Rate, SwapCost
+from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.demote import Demotion
 from kvframe.tiers.moves import Moves
 from kvframe.tiers.names import Scope
@@ -59,10 +59,13 @@ class Swap:
         self._kv, self._levels, self._demotion, self._moves = kv, levels, demotion, moves
         self._least = int(kv.inspect.resolved.config.cache.null_block)
         self._out: WeakSet[Swapped] = WeakSet()
-        self.out_rate, self.in_rate = Rate(), Rate()
+        self.out_rate, self.in_rate = moves.out_rate, moves.in_rate
 
-    def preempt(self, seq: int, cost: SwapCost) -> Swapped | Request:
-        """Swap a sequence out, or preempt it to be computed again; see `Tiers.preempt`."""
+    def preempt(self, seq: int, cost: SwapCost, backed: int) -> Swapped | Request:
+        """Swap a sequence out, or preempt it to be computed again; see `Tiers.preempt`.
+
+        ``backed``: pages at its front that host memory has anyway.
+        """
         if not isinstance(cost, SwapCost):
             raise UsageError(f"cost = {shown(cost)}: must be a SwapCost")
         kv = self._kv
@@ -71,7 +74,10 @@ class Swap:
         rows = self._rows(tokens)
         free, cached, *_ = self._levels.host.index.counts()
         fits = rows <= free + cached
-        faster = cost.prefers_swap(tokens, rows * self._moves.page_bytes)
+        size, there = self._moves.page_bytes, min(backed * kv.block_size, tokens)
+        again = cost.recompute_seconds(tokens - there, there)
+        again += cost.load_seconds(backed * size) if there else 0.0
+        faster = cost.swap_seconds(rows * size) < again
         if tokens and fits and kv.inspect.is_current(seq) and faster:
             with suppress(BusyError):
                 return self.swap_out(seq)

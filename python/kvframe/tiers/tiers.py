@@ -27,7 +27,7 @@ from kvframe.tiers.moves import Mover, Moves, Part, parts_of
 from kvframe.tiers.names import Scope
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.offload import Offload
-from kvframe.tiers.onboard import Loading, Onboard
+from kvframe.tiers.onboard import Arriving, Loading, Onboard
 from kvframe.tiers.origins import Origins
 from kvframe.tiers.store_tier import StoreTier
 from kvframe.tiers.swap import Swap, Swapped
@@ -35,6 +35,7 @@ from kvframe.tiers.tier_index import Keys, as_keys
 from kvframe.tiers.uses import access_of
 from kvframe.tiers.work import LIMIT_S, StalledError, Work, check_limit
 from kvframe.tiers.worker import Thread, Worker
+from kvframe.tiers.worth import Worth
 
 PREFETCH_TOKENS = 1 << 17
 
@@ -74,12 +75,12 @@ class Tiers(metaclass=Renamed, old=CACHE):
         pool   --offload, make_room, swap_out-->  host  --demotion: ahead of need, tidy-->  stores
         pool   <--allocate, swap_in-------------  host  <--prefetch, allocate-------------  stores
 
-    - ask, and begin sequences: `lookup`, `allocate`, `prefetch`, `cancel`
+    - ask, and begin sequences: `lookup`, `allocate`, `prefetch`, `arriving`, `cancel`
     - down: `offload`, `make_room`, `tidy`
     - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
     - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
     - forget: `reset_prefix_cache`, `set_weight_version`
-    - look inside: `levels`, `stats`, `spaces`, `verify`, `check_integrity`
+    - look inside: `levels`, `page_bytes`, `stats`, `spaces`, `verify`, `check_integrity`
 
     Args:
         kv: The manager.
@@ -98,6 +99,8 @@ class Tiers(metaclass=Renamed, old=CACHE):
             caller, in `poll`, and is deterministic.
         clock: Returns milliseconds, for timeouts; the system's clock if None.
         prefetch_tokens: Most tokens that prefetches bring at once; further ones queue.
+        layerwise: Bring pages to the pool layer by layer, so that compute may start on the first
+            (`arriving`); the movers have an ``onboard``.
         poison: Overwrite pages before they are filled and after they have left.
         verify: Compare checksums after every copy, in the pool too.
 
@@ -123,6 +126,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         worker: Callable[[str], Worker] = Thread,
         clock: Callable[[], int] | None = None,
         prefetch_tokens: int = PREFETCH_TOKENS,
+        layerwise: bool = False,
         poison: bool = False,
         verify: bool = False,
     ) -> None:
@@ -131,6 +135,8 @@ class Tiers(metaclass=Renamed, old=CACHE):
         parts = parts_of(pools, resolved, kv.counts().total)
         if movers is not None and len(movers) != len(parts):
             raise UsageError(f"movers: {len(movers)} of them for {len(parts)} parts")
+        if layerwise and not (movers and all(hasattr(mover, "onboard") for mover in movers)):
+            raise UsageError("layerwise = True: needs movers that have an onboard()")
         most = prefetched_pages(prefetch_tokens, self.block_size)
         self._space = space_of(kv, parts, model=model, rank=rank, ranks=ranks, salt=salt)
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
@@ -155,13 +161,27 @@ class Tiers(metaclass=Renamed, old=CACHE):
         self._origins = Origins(levels)
         self._demotion = demotion = Demotion(levels)
         self._offload = Offload(kv, levels, demotion, moves, self._origins)
-        self._onboard = Onboard(kv, levels, demotion, moves, most_prefetched=most, poison=poison)
+        self._onboard = Onboard(
+            kv,
+            levels,
+            demotion,
+            moves,
+            most_prefetched=most,
+            poison=poison,
+            layerwise=layerwise,
+        )
+        self._worth = Worth(levels, moves)
         self._swap = Swap(kv, levels, demotion, moves)
 
     @property
     def levels(self) -> list[Level]:
         """Every tier, the nearest first."""
         return self._levels.all
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page, all parts together."""
+        return self._worth.moves.page_bytes
 
     @property
     def spaces(self) -> dict[str, str]:
@@ -183,12 +203,25 @@ class Tiers(metaclass=Renamed, old=CACHE):
             leader=self._onboard.leader(keys[: here + 1]) if present > here else None,
         )
 
-    def allocate(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> Allocation:
+    def allocate(
+        self,
+        prompt: Request | TokenIds,
+        *,
+        cost: SwapCost | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Allocation:
         """Begin a sequence, and start to bring what a tier has of it and the pool lacks.
 
         `poll` settles `Allocation.load` and says whose load has arrived; until then the sequence
         has slots, but the KV of its external tokens is not there. Everything else is as in
         `KVCacheManager.allocate`.
+
+        Args:
+            prompt: As there.
+            cost: Bring only what comes faster than it is computed. Measured bandwidths stand in for
+                the stated ones as soon as there are some. What is left where it is counts as
+                ``computed_instead``.
+            **options: As there.
         """
         self._check_open()
         request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
@@ -197,6 +230,10 @@ class Tiers(metaclass=Renamed, old=CACHE):
         keys, use = self._keys(request), access_of(request)
         found = max(level.index.find(keys) for level in self._levels.up())
         found = max(found, self.host.index.present(keys))
+        if cost is not None and found:
+            pool = self.kv.lookup(request).tokens
+            if not self._worth.takes(keys, found, pool, self.block_size, cost):
+                found = 0
         given = self.kv.allocate(request, external_until=found * self.block_size)
         self._levels.uses.begin(given.seq, use)
         self._origins.note(keys, self.kv.inspect.origin(request))
@@ -234,6 +271,15 @@ class Tiers(metaclass=Renamed, old=CACHE):
         if not isinstance(loading, Loading) and not is_int(loading):
             raise UsageError(f"loading = {shown(loading)}: must be a Loading or a sequence")
         self._onboard.cancel(loading)
+
+    def arriving(self, seq: int) -> Arriving | None:
+        """What is on its way to a sequence layer by layer, once its copies are queued.
+
+        With ``layerwise``, the engine need not wait for `poll`: a computation may be queued whose
+        stream waits for the events of each layer before it reads that layer. Commit it after the
+        poll that says that the sequence has landed.
+        """
+        return self._onboard.arriving(seq)
 
     def _keys(self, request: Request) -> Keys:
         """Keys of the blocks that may be taken: at least one token is always computed."""
@@ -286,13 +332,14 @@ class Tiers(metaclass=Renamed, old=CACHE):
         """End a running sequence for now, the cheaper way: swapped out, or to be computed again.
 
         Measured bandwidths stand in for the stated ones as soon as there are some. Where host
-        memory has no room, or none now, it is computed again.
+        memory has no room, or none now, it is computed again. Pages that host memory has as a
+        prefix (`offload`) are loaded rather than computed, and need not be copied out once more.
 
         Returns:
             A `Swapped` for `swap_in`, or the request for `allocate`.
         """
         self._check_open()
-        return self._swap.preempt(seq, cost)
+        return self._swap.preempt(seq, cost, self._offload.backed(seq))
 
     def swap_out(self, seq: int) -> Swapped:
         """Preempt a sequence and keep all that it has computed in host memory.
