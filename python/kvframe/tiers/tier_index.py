@@ -102,6 +102,17 @@ class TierIndex:
         """
         return Stored(*self._core.store(keys, self.parts, use.row()))
 
+    def store_some(self, keys: Keys, use: Access = UNKNOWN) -> tuple[Stored, int] | None:
+        """As `store`, of as much of the prefix as there is room for now: the pages of it that are
+        here then. None if there is room for none.
+        """
+        found = self._core.store_some(keys, self.parts, use.row())
+        return None if found is None else (Stored(*found[0]), found[1])
+
+    def mark(self, share: float) -> int:
+        """Pages of a share of the tier, at least one."""
+        return self._core.mark(share)
+
     def load(
         self, keys: Keys, start: int, use: Access | None = UNKNOWN
     ) -> tuple[int, npt.NDArray[np.uint32]]:

@@ -95,7 +95,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::report_unraisable;
     #[pymodule_export]
-    use super::gate::TierGate;
+    use super::gate::{PageUses, TierGate};
     #[pymodule_export]
     use super::manager::Manager;
     #[pymodule_export]

@@ -14,25 +14,29 @@ use crate::prompts::Prompts;
 use crate::queue::{Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
+use crate::tiers::Tiers;
 
 /// What decides a step.
 pub(crate) struct Scheduler<'a> {
     pub cache: Cache<'a>,
-    prompts: Prompts<'a>,
-    options: &'a ServerOptions,
-    block_size: u32,
+    pub prompts: Prompts<'a>,
+    pub options: &'a ServerOptions,
+    pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
     /// In the order in which they came in.
     pub running: Vec<Running>,
-    progress: Vec<Progress>,
+    /// They have blocks, and wait for what a tier brings.
+    pub loading: Vec<Running>,
+    pub tiers: Option<Tiers>,
+    pub progress: Vec<Progress>,
     pub records: Vec<RequestRecord>,
     /// See [`crate::report::ServerReport::found_on_return`].
     pub found_on_return: u64,
     arrived: u32,
-    asked: Request,
-    /// The manager's clock, the queue's version and the budget when no request could come in.
-    refused_at: Option<(u64, u64, u32)>,
+    pub asked: Request,
+    /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
+    refused_at: Option<(u64, u64, u64, u32)>,
 }
 
 /// What a step is to compute.
@@ -49,6 +53,7 @@ impl<'a> Scheduler<'a> {
         host: &'a mut dyn Host,
         prompts: Prompts<'a>,
         (options, requests): (&'a ServerOptions, usize),
+        tiers: Option<Tiers>,
     ) -> Self {
         let (block_size, capacity) = (manager.options().block_size, manager.options().blocks);
         let fresh = |i| Progress {
@@ -57,6 +62,7 @@ impl<'a> Scheduler<'a> {
             sampled: 0,
             lost: 0,
             last_token: f64::NAN,
+            is_prefetched: false,
         };
         Self {
             cache: Cache { manager, host },
@@ -65,6 +71,8 @@ impl<'a> Scheduler<'a> {
             capacity,
             queue: Queue::new(options.order),
             running: Vec::new(),
+            loading: Vec::new(),
+            tiers,
             progress: (0..requests).map(fresh).collect(),
             records: vec![RequestRecord::default(); requests],
             found_on_return: 0,
@@ -92,11 +100,13 @@ impl<'a> Scheduler<'a> {
     /// Decides what the step at `now` computes.
     pub fn schedule(&mut self, now: f64) -> Result<Scheduled, Stopped> {
         self.cache.manager.set_time((now * 1_000.0).max(0.0) as u64);
+        self.settle_transfers(now)?;
         let mut budget = self.options.max_num_batched_tokens;
         let preempted = self.grow_all(&mut budget)?;
         if !preempted {
             self.let_in(&mut budget, now)?;
         }
+        self.prefetch_waiting()?;
         let mut scheduled = Scheduled { is_steady: !preempted, ..Scheduled::default() };
         for one in &self.running {
             if one.scheduled > 0 {
@@ -135,7 +145,9 @@ impl<'a> Scheduler<'a> {
             return Ok(true);
         }
         let until = until.next_multiple_of(self.block_size).min(one.prompt + one.answer - 1);
-        let grown = self.cache.extend(one.seq, until)?;
+        let (seq, slots) = (one.seq, one.slots);
+        self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size))?;
+        let grown = self.cache.extend(seq, until)?;
         if grown {
             self.running[at].slots = until;
         }
@@ -146,6 +158,7 @@ impl<'a> Scheduler<'a> {
     fn preempt_last(&mut self) -> Result<(), Stopped> {
         let Some(one) = self.running.pop() else { return Ok(()) };
         self.cache.manager.preempt(one.seq)?;
+        self.forget_below(one.seq);
         let progress = &mut self.progress[one.request];
         progress.sampled = one.sampled;
         progress.lost = one.computed;
@@ -157,15 +170,19 @@ impl<'a> Scheduler<'a> {
 
     /// Waiting requests come in while there are tokens, places and blocks.
     fn let_in(&mut self, budget: &mut u32, now: f64) -> Result<(), Stopped> {
-        while *budget > 0 && self.running.len() < self.options.max_num_seqs as usize {
-            let state = (self.cache.manager.now(), self.queue.version, *budget);
+        let places = self.options.max_num_seqs as usize;
+        while *budget > 0 && self.running.len() + self.loading.len() < places {
+            let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
+            let state = (self.cache.manager.now(), self.queue.version, version, *budget);
             if self.refused_at == Some(state) {
                 return Ok(());
             }
             let Some(waiter) = self.first_waiter()? else { return Ok(()) };
             let i = waiter.request;
             self.asked.chunk = *budget;
+            self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
+            let found = self.find_below(i)?;
             let Some(allocation) = self.cache.allocate(&self.asked)? else {
                 self.refused_at = Some(state);
                 return Ok(());
@@ -184,10 +201,16 @@ impl<'a> Scheduler<'a> {
                 scheduled: 0,
                 last_token: progress.last_token,
             };
+            if self.records[i].preemptions == 0 {
+                self.records[i].start = now;
+            }
+            match self.begin_below(one, &allocation, found)? {
+                None => continue,
+                Some(landed) => one = landed,
+            }
             one.scheduled = one.remaining().min(*budget);
             *budget -= one.scheduled;
             self.running.push(one);
-            self.note_start(i, cached, now);
         }
         Ok(())
     }
@@ -210,13 +233,16 @@ impl<'a> Scheduler<'a> {
         failed.map_or(Ok(first), |error| Err(error.into()))
     }
 
-    fn note_start(&mut self, i: usize, cached: u32, now: f64) {
+    /// Request `i` begins behind `cached` tokens of the pool, and `loaded` ones of the tiers.
+    pub fn note_found(&mut self, i: usize, cached: u32, loaded: &[u32]) {
         let (record, lost) = (&mut self.records[i], self.progress[i].lost);
         if record.preemptions == 0 {
-            (record.start, record.cached_tokens) = (now, cached);
+            record.cached_tokens = cached;
+            self.note_loaded(i, loaded);
         } else {
-            record.recomputed_tokens += lost.saturating_sub(cached);
-            self.found_on_return += u64::from(cached.saturating_sub(lost));
+            let found = cached + loaded.iter().sum::<u32>();
+            record.recomputed_tokens += lost.saturating_sub(found);
+            self.found_on_return += u64::from(found.saturating_sub(lost));
         }
     }
 
@@ -241,9 +267,11 @@ impl<'a> Scheduler<'a> {
             }
             if one.computed / size > before / size {
                 self.cache.commit(one.seq, one.computed)?;
+                self.back_up(one.seq)?;
             }
             if one.sampled == one.answer {
                 self.cache.manager.release(one.seq)?;
+                self.forget_below(one.seq);
                 let record = &mut self.records[one.request];
                 (record.fate, record.end) = (Fate::Finished, now);
                 ended.push(one.request);

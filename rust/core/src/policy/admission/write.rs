@@ -13,6 +13,10 @@ impl Admit for WriteBack {
         "write-back"
     }
 
+    fn wants_uses(&self) -> bool {
+        false
+    }
+
     fn admit(&mut self, _: &Offer, ask: Ask, out: &mut [Verdict]) {
         if ask.tier != Tier::Gpu && ask.occasion != Occasion::Evicted {
             out.fill(Verdict::Drop);
@@ -38,6 +42,10 @@ impl WriteThrough {
 impl Admit for WriteThrough {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn wants_uses(&self) -> bool {
+        self.uses > 1
     }
 
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {
