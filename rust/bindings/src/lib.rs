@@ -73,6 +73,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
+mod served_tiers;
 mod shadow;
 mod sharing;
 mod slots;

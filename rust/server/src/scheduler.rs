@@ -4,7 +4,7 @@
 //! memory is short, the sequence that came in last is preempted and computes again later; in a step
 //! that preempted one, no request comes in.
 
-use kvframe_core::{Manager, Request};
+use kvframe_core::{Error, Manager, Request};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
@@ -34,6 +34,8 @@ pub(crate) struct Scheduler<'a> {
     /// See [`crate::report::ServerReport::found_on_return`].
     pub found_on_return: u64,
     arrived: u32,
+    /// Requests that the pool can never hold, which only its layer groups knew.
+    pub turned_away: Vec<usize>,
     pub asked: Request,
     /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
     refused_at: Option<(u64, u64, u64, u32)>,
@@ -77,6 +79,7 @@ impl<'a> Scheduler<'a> {
             records: vec![RequestRecord::default(); requests],
             found_on_return: 0,
             arrived: 0,
+            turned_away: Vec::new(),
             asked: Request::default(),
             refused_at: None,
             prompts,
@@ -183,7 +186,16 @@ impl<'a> Scheduler<'a> {
             self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
             let found = self.find_below(i)?;
-            let Some(allocation) = self.cache.allocate(&self.asked)? else {
+            let allocation = match self.cache.allocate(&self.asked) {
+                Err(Stopped::ByCore(Error::NeverFits { .. })) => {
+                    self.queue.remove(&waiter);
+                    self.records[i].fate = Fate::Rejected;
+                    self.turned_away.push(i);
+                    continue;
+                }
+                tried => tried?,
+            };
+            let Some(allocation) = allocation else {
                 self.refused_at = Some(state);
                 return Ok(());
             };
@@ -211,6 +223,8 @@ impl<'a> Scheduler<'a> {
             one.scheduled = one.remaining().min(*budget);
             *budget -= one.scheduled;
             self.running.push(one);
+            // A load that brought less than it promised took slots along, which are free now.
+            self.make_slots(self.running.len() - 1, one.scheduled)?;
         }
         Ok(())
     }
@@ -267,7 +281,7 @@ impl<'a> Scheduler<'a> {
             }
             if one.computed / size > before / size {
                 self.cache.commit(one.seq, one.computed)?;
-                self.back_up(one.seq)?;
+                self.back_up(one.seq, now)?;
             }
             if one.sampled == one.answer {
                 self.cache.manager.release(one.seq)?;

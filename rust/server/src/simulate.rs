@@ -86,6 +86,9 @@ impl Simulation<'_> {
             turns += 1;
             let is_last = self.take_arrivals();
             let scheduled = self.scheduler.schedule(self.now)?;
+            for request in self.scheduler.turned_away.drain(..) {
+                self.arrivals.ended(request, self.now);
+            }
             let waiting = self.scheduler.queue.len() as u64;
             self.report.peak_waiting = self.report.peak_waiting.max(waiting);
             if is_last {

@@ -12,19 +12,15 @@ use crate::cache::Stopped;
 const MOST_CLEANED: usize = 256;
 
 impl Tiers {
-    /// Makes room in each tier that is fuller than its high mark, down to its low mark. Whether any was.
-    pub(super) fn tidy(&mut self, host: &mut dyn Host) -> Result<bool, Stopped> {
-        let mut any = false;
+    /// Makes room in each tier that is fuller than its high mark, down to its low mark.
+    pub(super) fn tidy(&mut self, host: &mut dyn Host) -> Result<(), Stopped> {
         for place in 0..self.levels.len() {
-            let level = &mut self.levels[place];
-            let (free, ..) = level.pages.counts();
-            let in_use = level.options.limits.pages - free;
-            if in_use <= level.marked(level.options.high) {
+            let level = &self.levels[place];
+            if !level.is_too_full() {
                 continue;
             }
-            any = true;
-            let mut short = in_use.saturating_sub(level.marked(level.options.low));
-            let mut free = free;
+            let mut short = level.in_use().saturating_sub(level.marked(level.options.low));
+            let (mut free, ..) = level.pages.counts();
             let has_below = place + 1 < self.levels.len();
             if has_below && !self.levels[place].cleaned.is_empty() {
                 let level = &mut self.levels[place];
@@ -47,7 +43,7 @@ impl Tiers {
             let gone = self.levels[place].with_victims(host, |pages| pages.evict_until(until))?;
             self.evicted(place, &gone);
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Whether `rows` pages fit in host memory without evicting what `when_full = "refuse"` keeps. What they

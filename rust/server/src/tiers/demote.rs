@@ -106,6 +106,5 @@ impl Tiers {
             waiting.pop_first();
             self.report.dropped_pages += 1;
         }
-        self.is_quiet = false;
     }
 }

@@ -25,8 +25,14 @@ impl Tiers {
         self.requests.remove(&seq);
     }
 
-    /// Backs up what a sequence has computed, as far as host memory lets it in.
-    pub(crate) fn back_up(&mut self, cache: &mut Cache<'_>, seq: SeqId) -> Result<(), Stopped> {
+    /// Backs up what a sequence has computed by `now`, as far as host memory lets it in.
+    pub(crate) fn back_up(
+        &mut self,
+        cache: &mut Cache<'_>,
+        seq: SeqId,
+        now: f64,
+    ) -> Result<(), Stopped> {
+        self.now = now;
         let size = self.block_size;
         let rows = cache.manager.num_readable_tokens(seq)? / size;
         let keys = cache.manager.tier_keys(seq, rows * size)?;

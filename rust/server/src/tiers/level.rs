@@ -98,6 +98,16 @@ impl Level {
         if self.is_last { limits.pages } else { limits.mark(share) }
     }
 
+    /// Pages that are not free.
+    pub fn in_use(&self) -> u32 {
+        self.options.limits.pages - self.pages.counts().0
+    }
+
+    /// Whether room is to be made ahead of need.
+    pub fn is_too_full(&self) -> bool {
+        self.in_use() > self.marked(self.options.high)
+    }
+
     /// The part of a prefix that it would not evict again at once.
     pub fn lasting<'k>(&self, keys: &'k [Key]) -> &'k [Key] {
         let most = self.pages.present(keys).max(self.marked(self.options.high)) as usize;

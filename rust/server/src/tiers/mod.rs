@@ -109,8 +109,6 @@ pub struct Tiers {
     /// Tokens below which nothing is loaded from a tier, by its place.
     least: Vec<u32>,
     prefetch: usize,
-    /// The last poll found nothing to do that another one would go on with.
-    is_quiet: bool,
     /// Grows with whatever may change what a waiting request finds.
     pub(crate) version: u64,
     report: TierReport,
@@ -148,7 +146,6 @@ impl Tiers {
             copied_at: f64::NEG_INFINITY,
             least: vec![0; count],
             prefetch: set.prefetch,
-            is_quiet: true,
             version: 0,
             report: TierReport::of(count),
             levels,
@@ -162,7 +159,7 @@ impl Tiers {
 
     /// Whether another poll would do nothing before a transfer ends or a request comes.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.is_quiet
+        self.behind.iter().all(OrderedKeys::is_empty) && !self.levels.iter().any(Level::is_too_full)
     }
 
     /// Settles what has ended by `now`, and starts what can be started.
@@ -175,10 +172,8 @@ impl Tiers {
             self.end(cache, ended.errand)?;
         }
         self.go_on_with_loads(cache)?;
-        self.is_quiet = self.behind.iter().all(OrderedKeys::is_empty);
         self.catch_up(cache.host)?;
-        self.is_quiet &= !self.tidy(cache.host)?;
-        Ok(())
+        self.tidy(cache.host)
     }
 
     fn end(&mut self, cache: &mut Cache<'_>, errand: Errand) -> Result<(), Stopped> {

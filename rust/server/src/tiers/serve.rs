@@ -1,5 +1,6 @@
 //! Where the scheduler meets the tiers. Without tiers nothing here does anything.
 
+use kvframe_core::manager::AllocStatus;
 use kvframe_core::{Allocation, Key, SeqId};
 
 use super::request::Known;
@@ -57,14 +58,19 @@ impl Scheduler<'_> {
         self.asked.external_until = found * size;
         let known = (pooled.max(found) * size).saturating_add(self.asked.chunk);
         let until = known.min(self.asked.until.max(found * size));
-        self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+        if tiers.writes_back() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
+            self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+        }
         Ok(Below { most, found })
     }
 
     /// Room for so many blocks, where blocks are to go down before they are evicted.
     pub fn make_room(&mut self, blocks: u32) -> Result<(), Stopped> {
+        let can_be_had = self.cache.manager.pool().available() >= blocks;
         match &mut self.tiers {
-            Some(tiers) if tiers.writes_back() => tiers.make_room(&mut self.cache, Room(blocks)),
+            Some(tiers) if can_be_had && tiers.writes_back() => {
+                tiers.make_room(&mut self.cache, Room(blocks))
+            }
             _ => Ok(()),
         }
     }
@@ -95,10 +101,10 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Backs up what a sequence has computed.
-    pub fn back_up(&mut self, seq: SeqId) -> Result<(), Stopped> {
+    /// Backs up what a sequence has computed by `now`.
+    pub fn back_up(&mut self, seq: SeqId, now: f64) -> Result<(), Stopped> {
         match &mut self.tiers {
-            Some(tiers) => tiers.back_up(&mut self.cache, seq),
+            Some(tiers) => tiers.back_up(&mut self.cache, seq, now),
             None => Ok(()),
         }
     }
