@@ -128,12 +128,17 @@ impl<'a> Scheduler<'a> {
             self.running[at].scheduled = count;
             while count > 0 && !self.make_slots(at, count)? {
                 preempted = true;
+                if at + 1 == self.running.len() && !self.loading.is_empty() {
+                    // Those that load came in later, and can be preempted once they have landed.
+                    self.running[at].scheduled = 0;
+                    break;
+                }
                 self.preempt_last()?;
                 if at == self.running.len() {
                     return Ok(true);
                 }
             }
-            *budget -= count;
+            *budget -= self.running[at].scheduled;
             at += 1;
         }
         Ok(preempted)

@@ -194,6 +194,9 @@ impl Tiers {
         (place, present): (usize, u32),
     ) -> Result<(), Stopped> {
         let wanted = self.sparing(host, &load.keys)?;
+        // What went down to spare it may have cost the source some pages.
+        let still = self.levels[place].pages.find(&load.keys[..wanted]).max(present);
+        let wanted = wanted.min(still as usize);
         let reserved = self.reserve(host, 0, &load.keys[..wanted], &Known::default())?;
         let Some((stored, taken)) = reserved else {
             self.report.deferred += 1;
