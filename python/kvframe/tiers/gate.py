@@ -57,6 +57,4 @@ class Gate:
         self._now += 1
         free, *_ = self._index.counts()
         about = (self._now, self._kind, occasion, free, self._index.tier.pages)
-        return self._asked.admitted(
-            keys[start:], start, self._block_size, uses, use.row(), about
-        )
+        return self._asked.admitted(keys[start:], start, self._block_size, uses, use.row(), about)

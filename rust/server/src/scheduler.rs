@@ -284,11 +284,15 @@ impl<'a> Scheduler<'a> {
                     one.last_token = now;
                 }
             }
-            if one.computed / size > before / size {
+            let (has_filled, has_ended) =
+                (one.computed / size > before / size, one.sampled == one.answer);
+            if has_filled {
                 self.cache.commit(one.seq, one.computed)?;
+            }
+            if has_filled || has_ended {
                 self.back_up(one.seq, now)?;
             }
-            if one.sampled == one.answer {
+            if has_ended {
                 self.cache.manager.release(one.seq)?;
                 self.forget_below(one.seq);
                 let record = &mut self.records[one.request];

@@ -128,6 +128,7 @@ def _servers(name: str, found: ServerResult) -> Gathered:
     return Gathered(
         servers=cells,
         sentences=found.verdicts,
+        host_sentences=found.tier_verdicts,
         remarks=found.remarks,
         token_bytes=found.token_bytes,
         sources=[Source(name, "simulated servers")],

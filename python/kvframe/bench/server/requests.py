@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from kvframe.bench.server.cells import ServerPlan, Simulated
 from kvframe.errors import ConfigError
@@ -15,7 +16,11 @@ FATES = ("unfinished", "finished", "rejected")
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in a simulation. Times are seconds of the trace's clock; None: it never came."""
+    """A request in a simulation. Times are seconds of the trace's clock; None: it never came.
+
+    ``cached_tokens`` were found in the pool, ``tier_tokens`` came from each tier, as it first came
+    in.
+    """
 
     trace: str
     policy: str
@@ -32,6 +37,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     recomputed_tokens: int
     preemptions: int
+    tier_tokens: dict[str, int] = {}
 
 
 def check_file(path: Path) -> None:
@@ -70,6 +76,9 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
         *(trace[name].tolist() for name in ("input_tokens", "output_tokens")),
         *(own[name].tolist() for name in ("cached_tokens", "recomputed_tokens", "preemptions")),
     )
+    tiers = own.get("tiers", ())
+    names = one.cell.tier_names
+    loaded = np.array([tier["loaded"] for tier in tiers]).T.tolist() if tiers else [()] * len(trace)
     for at, row in enumerate(zip(*columns, strict=True)):
         fate, arrival, start, first_token, end, tokens, answer, cached, again, preemptions = row
         yield RequestRow(
@@ -88,6 +97,7 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
             cached_tokens=cached,
             recomputed_tokens=again,
             preemptions=preemptions,
+            tier_tokens=dict(zip(names, loaded[at], strict=True)),
         )
 
 

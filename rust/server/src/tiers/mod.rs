@@ -165,11 +165,14 @@ impl Tiers {
     /// Settles what has ended by `now`, and starts what can be started.
     pub(crate) fn poll(&mut self, cache: &mut Cache<'_>, now: f64) -> Result<(), Stopped> {
         self.now = now;
-        while self.next_end() <= now
-            && let Some(Reverse(ended)) = self.under_way.pop()
-        {
+        // What starts here ends at a later poll, even over links that take no time.
+        let mut ended = Vec::new();
+        while self.next_end() <= now {
+            ended.extend(self.under_way.pop());
+        }
+        for Reverse(transfer) in ended {
             self.version += 1;
-            self.end(cache, ended.errand)?;
+            self.end(cache, transfer.errand)?;
         }
         self.go_on_with_loads(cache)?;
         self.catch_up(cache.host)?;

@@ -60,7 +60,17 @@ impl Scheduler<'_> {
         let until = known.min(self.asked.until.max(found * size));
         if tiers.writes_back() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
             self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+            return self.find_again(most);
         }
+        Ok(Below { most, found })
+    }
+
+    /// What went down to make room may be what the request had found in the pool.
+    fn find_again(&mut self, most: usize) -> Result<Below, Stopped> {
+        let Some(tiers) = &self.tiers else { return Ok(Below::default()) };
+        let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens / self.block_size;
+        let found = tiers.reachable(&self.asked.keys[..most], pooled);
+        self.asked.external_until = found * self.block_size;
         Ok(Below { most, found })
     }
 
