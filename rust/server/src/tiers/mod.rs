@@ -43,7 +43,7 @@ use request::Known;
 use up::{Load, LoadId};
 
 pub(crate) use down::Room;
-pub(crate) use up::Landed;
+pub(crate) use up::{Found, Landed};
 
 /// What a transfer is for.
 #[derive(Debug)]

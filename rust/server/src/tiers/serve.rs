@@ -4,7 +4,7 @@ use kvframe_core::manager::AllocStatus;
 use kvframe_core::{Allocation, Key, SeqId};
 
 use super::request::Known;
-use super::{Landed, Room, Tiers};
+use super::{Found, Landed, Room, Tiers};
 use crate::cache::Stopped;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
@@ -14,8 +14,7 @@ use crate::scheduler::Scheduler;
 pub(crate) struct Below {
     /// Full blocks that the request may take: its last token is always computed.
     most: usize,
-    /// Of those, blocks from the first on that are worth loading.
-    found: u32,
+    found: Found,
 }
 
 impl Scheduler<'_> {
@@ -54,10 +53,10 @@ impl Scheduler<'_> {
         } else {
             0
         };
-        let found = tiers.reachable(&self.asked.keys[..most], pooled);
-        self.asked.external_until = found * size;
-        let known = (pooled.max(found) * size).saturating_add(self.asked.chunk);
-        let until = known.min(self.asked.until.max(found * size));
+        let found = tiers.find(&self.asked.keys[..most], pooled);
+        self.asked.external_until = found.worth * size;
+        let known = (pooled.max(found.worth) * size).saturating_add(self.asked.chunk);
+        let until = known.min(self.asked.until.max(found.worth * size));
         if tiers.writes_back() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
             self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
             return self.find_again(most);
@@ -69,8 +68,8 @@ impl Scheduler<'_> {
     fn find_again(&mut self, most: usize) -> Result<Below, Stopped> {
         let Some(tiers) = &self.tiers else { return Ok(Below::default()) };
         let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens / self.block_size;
-        let found = tiers.reachable(&self.asked.keys[..most], pooled);
-        self.asked.external_until = found * self.block_size;
+        let found = tiers.find(&self.asked.keys[..most], pooled);
+        self.asked.external_until = found.worth * self.block_size;
         Ok(Below { most, found })
     }
 

@@ -50,6 +50,15 @@ pub(super) struct Load {
     source: usize,
 }
 
+/// Pages of a prompt, from its first on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Found {
+    /// Some tier has so many, or host memory is about to.
+    pub there: u32,
+    /// Up to here a load is worth it.
+    pub worth: u32,
+}
+
 /// A load that has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Landed {
@@ -59,24 +68,27 @@ pub(crate) struct Landed {
 }
 
 impl Tiers {
-    /// Pages of a prompt, from its first on, that are worth loading where the pool has `pooled` of them.
-    pub(super) fn reachable(&self, keys: &[Key], pooled: u32) -> u32 {
-        let size = self.block_size;
-        let levels = self.levels.iter().enumerate().map(|(place, level)| {
-            let found = level.pages.find(keys);
-            let found = if place == 0 { found.max(level.pages.present(keys)) } else { found };
-            let tokens = found.saturating_sub(pooled).saturating_mul(size);
-            if tokens > 0 && tokens >= self.least[place] { found } else { 0 }
-        });
-        levels.max().unwrap_or(0)
+    /// What tiers have of a prompt of which the pool has the first `pooled` pages.
+    pub(super) fn find(&self, keys: &[Key], pooled: u32) -> Found {
+        let mut found = Found::default();
+        for (place, level) in self.levels.iter().enumerate() {
+            let there = level.pages.find(keys);
+            let there = if place == 0 { there.max(level.pages.present(keys)) } else { there };
+            let tokens = there.saturating_sub(pooled).saturating_mul(self.block_size);
+            found.there = found.there.max(there);
+            if tokens >= self.least[place] {
+                found.worth = found.worth.max(there);
+            }
+        }
+        found
     }
 
-    /// A request was allocated, of whose prompt the tiers have `found` pages that are worth loading.
+    /// A request was allocated, of whose prompt the tiers have `found`.
     pub(super) fn began(
         &mut self,
         cache: &mut Cache<'_>,
         given: &Allocation,
-        (keys, found): (&[Key], u32),
+        (keys, found): (&[Key], Found),
         known: &Known,
     ) -> Result<(), Stopped> {
         self.remember(given.seq, known);
@@ -85,7 +97,7 @@ impl Tiers {
             for level in &mut self.levels {
                 level.seen(cache.host, keys)?;
             }
-            self.uses.count(&keys[..keys.len().min(found.max(pooled) as usize)]);
+            self.uses.count(&keys[..keys.len().min(found.there.max(pooled) as usize)]);
         }
         if let Some(ticket) = given.load {
             let start = pooled + given.joined_tokens / self.block_size;
@@ -95,7 +107,7 @@ impl Tiers {
             let load = self.new_load(keys, known.clone(), (target, start));
             return self.promote(cache, load);
         }
-        if found > 0 {
+        if found.there > 0 {
             let here = self.levels[0].pages.present(keys) as usize;
             self.levels[0].pages.touch(&keys[..here], known.info())?;
             self.used(0, &keys[..here]);
