@@ -1296,7 +1296,7 @@ class TierGate:
         keys: Any,
         start: SupportsIndex,
         block_size: SupportsIndex,
-        uses: PageUses,
+        uses: PageUses | SupportsGetItem[int, SupportsIndex],
         using: tuple[
             SupportsIndex | str,
             SupportsIndex,

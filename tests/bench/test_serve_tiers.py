@@ -1,4 +1,4 @@
-"""Tiers below a simulated server's pool find what the real `Tiers` find, and pay where they should."""
+"""Tiers below a simulated server find what the real `Tiers` find, and pay where they should."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(path: Path, rng: np.random.Generator, requests: int) -> list[list[in
         for _ in range(rng.integers(0, 4)):
             ids.append(fresh)
             fresh += 1
-        # A token or more of the last block, so that it is never whole: `ids` are those of full ones.
+        # `ids` are those of full blocks: of the last one there are a few tokens.
         tokens = len(ids) * BLOCK + int(rng.integers(1, BLOCK))
         prompts.append(list(ids))
         row = {"timestamp": at * 1_000_000, "input_length": tokens, "output_length": 1}
@@ -55,7 +55,7 @@ def simulated(path: Path, capacity: int, tiers: list[str]) -> tuple[Hits, dict[s
         capacity,
         _core.StepProfile.roofline(host=0.01, weights=0.0, token=1e-4, kv_token=0.0, pair=0.0),
         tiers=below.tables(1024, BLOCK),
-        links=[tuple(speed) for speed in below.links().values()],
+        links=list(below.links().values()),
     )
     columns = [raw["cached_tokens"], *(tier["loaded"] for tier in raw["tiers"])]
     return list(zip(*(column.tolist() for column in columns), strict=True)), raw

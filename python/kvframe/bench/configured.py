@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvframe.bench.admissions import Admission
+from kvframe.bench.capacity import Capacity
 from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
 from kvframe.config import Resolved
@@ -15,7 +16,7 @@ from kvframe.config.rules import core_table
 from kvframe.registry import Registry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configured:
     """A configuration, checked. Flags of the command line come before it."""
 
@@ -38,15 +39,25 @@ class Configured:
         found = Matcher.of(self.resolved.prefix)
         return found if named and found.loaded.descriptor.name not in ("hash", "radix") else None
 
+    @property
+    def capacity(self) -> Capacity:
+        """Its capacity, for traces of any block size: as many tokens."""
+        blocks, size = self.resolved.capacity_blocks, self.resolved.config.cache.block_size
+        return Capacity(str(self.resolved.config.cache.capacity), None, tokens=blocks * size)
+
     def blocks(self, block_size: int) -> int:
-        """Its capacity in blocks of another size: as many tokens, rounded down."""
-        tokens = self.resolved.capacity_blocks * self.resolved.config.cache.block_size
-        return max(tokens // block_size, 1)
+        """The same in blocks of a size, rounded down."""
+        return self.capacity.blocks(block_size)
 
     def core(self, block_size: int) -> dict[str, Any]:
         """The options of the core's manager, but for what the trace decides."""
         table = core_table(self.resolved.config, self.blocks(block_size))
         return {**table, "cache.block_size": block_size, "cache.index": "hash"}
+
+    def identity(self, block_size: int) -> dict[str, Any]:
+        """What of it decides a replay's numbers, beside the policies and the capacity."""
+        table = self.core(block_size)
+        return {key: table[key] for key in sorted(table) if key != "cache.capacity"}
 
     def remarks(self, block_sizes: Sequence[int]) -> list[str]:
         """What of it a trace cannot have."""

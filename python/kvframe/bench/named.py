@@ -84,7 +84,7 @@ def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
 
 def label_of(chosen: Chosen[Any]) -> str:
     """A policy as the command line names it, with the options that differ from their defaults."""
-    name = chosen.loaded.descriptor.name
+    name: str = chosen.loaded.descriptor.name
     if chosen.options is None:
         return name
     schema = type(chosen.options)

@@ -19,6 +19,13 @@ use crate::tier::{KnownTuple, known};
 /// as pages are computed or used.
 type AboutTuple = (u64, String, Option<u8>, u32, u32);
 
+/// Uses of pages: as they are counted, or a number for each.
+#[derive(FromPyObject)]
+enum UsesArg<'py> {
+    Counted(PyRef<'py, PageUses>),
+    Given(Vec<u32>),
+}
+
 /// One tier's admission policy; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierGate {
@@ -73,12 +80,15 @@ impl TierGate {
         keys: &Bound<'_, PyAny>,
         start: u32,
         block_size: u32,
-        uses: PyRef<'_, PageUses>,
+        uses: UsesArg<'_>,
         using: KnownTuple,
         about: AboutTuple,
     ) -> PyResult<u32> {
         let keys = self::keys(keys)?;
-        let uses = uses.read(py)?.of(&keys);
+        let uses = match uses {
+            UsesArg::Counted(counts) => counts.read(py)?.of(&keys),
+            UsesArg::Given(uses) => uses,
+        };
         let (now, tier, occasion, free, total) = about;
         let tier = Tier::from_name(&tier).map_err(|e| from_core(py, &e))?;
         let occasion = match occasion {

@@ -16,7 +16,7 @@ from kvframe.bench.policies import Choice
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
-from kvframe.bench.server.tiers import ServedTiers
+from kvframe.bench.server.tiers import ServedTiers, Speed
 from kvframe.bench.traces import Source
 
 DRAIN = 0.1
@@ -167,10 +167,10 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
     size = trace.block_size
     policy, options = plan.policy.engine_policy(size)
     gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
-    tiers, links = None, []
+    tiers, links = None, list[Speed]()
     if plan.tiers is not None:
         tiers = plan.tiers.tables(server.token_bytes * size, size)
-        links = [tuple(speed) for speed in plan.tiers.links().values()]
+        links = list(plan.tiers.links().values())
     raw = _core.serve(
         trace,
         policy,

@@ -48,7 +48,8 @@ def _judged(cells: Cells) -> str:
         factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
         for factor in FACTORS
     }
-    return f"{said}; {field.outlasts(others)}" if all(others.values()) else said
+    several = len(field.cells) > 1 and all(others.values())
+    return f"{said}; {field.outlasts(others)}" if several else said
 
 
 def _by_goodput(tried: Cells) -> bool:
