@@ -131,8 +131,8 @@ def bench(context: click.Context) -> None:
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.toml",
-    help="Run what serving code would be made from: its policies, its capacity and the rest, as far "
-    "as other options do not say them.",
+    help="Run what serving code would be made from: its policies, its capacity and the rest, as "
+    "far as other options do not say them.",
 )
 @reading
 @click.option(

@@ -146,7 +146,10 @@ def _rows(name: str, data: bytes) -> Iterator[RequestRow]:
         if list(lines.fieldnames or ()) != list(RequestRow.__struct_fields__):
             raise ConfigError(f"{name}: is no {WHAT}")
         for row in lines:
-            told = {key: value if value != "" else None for key, value in row.items()}
+            told: dict[str, object] = {
+                key: value if value != "" else None for key, value in row.items()
+            }
+            told["tier_tokens"] = msgspec.json.decode(row["tier_tokens"])
             yield msgspec.convert(told, RequestRow, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{name}: is no {WHAT}: {error}") from None

@@ -303,7 +303,7 @@ def _cross(
         for load in dict.fromkeys(loads)
         for factor in factors
         for choice, gate, matcher in rows
-        for below in dict.fromkeys((None, tiers))
+        for below in ((None, tiers) if tiers and not choice.replay_only else (None,))
         if factor == 1.0 or not choice.replay_only
     ]
 

@@ -12,6 +12,7 @@ import msgspec
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.requests import as_texts
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.tier_verdict import tier_sentence, tier_table
 from kvframe.bench.server.verdict import Cells, sentence
@@ -96,7 +97,7 @@ def comma_separated(cells: Sequence[ServerCell]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(ServerCell.__struct_fields__)
-    writer.writerows(msgspec.structs.astuple(cell) for cell in cells)
+    writer.writerows(map(as_texts, cells))
     return out.getvalue()
 
 

@@ -39,6 +39,19 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     tier_tokens: dict[str, int] = {}
 
+    @property
+    def found(self) -> int:
+        """Prompt tokens that need not be computed as it first came in."""
+        return self.cached_tokens + sum(self.tier_tokens.values())
+
+
+def as_texts(row: msgspec.Struct) -> tuple[object, ...]:
+    """Its fields for a line of CSV; tables as JSON."""
+    return tuple(
+        msgspec.json.encode(value).decode() if isinstance(value, dict) else value
+        for value in msgspec.structs.astuple(row)
+    )
+
 
 def check_file(path: Path) -> None:
     """Whether a file of that name is understood.
@@ -64,7 +77,7 @@ def write_requests(path: Path, simulated: Iterable[tuple[ServerPlan, Simulated]]
     with path.open("w", newline="", encoding="utf-8") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(RequestRow.__struct_fields__)
-        writer.writerows(msgspec.structs.astuple(row) for row in rows)
+        writer.writerows(map(as_texts, rows))
 
 
 def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
@@ -78,7 +91,9 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
     )
     tiers = own.get("tiers", ())
     names = one.cell.tier_names
-    loaded = np.array([tier["loaded"] for tier in tiers]).T.tolist() if tiers else [()] * len(trace)
+    loaded = [()] * len(own["fate"])
+    if tiers:
+        loaded = np.array([tier["loaded"] for tier in tiers]).T.tolist()
     for at, row in enumerate(zip(*columns, strict=True)):
         fate, arrival, start, first_token, end, tokens, answer, cached, again, preemptions = row
         yield RequestRow(
