@@ -354,8 +354,17 @@ def test_results_of_servers_alone(browser: Browser, tmp_path: Path) -> None:
 
 def test_a_reader_sees_whether_a_host_tier_pays(browser: Browser, tmp_path: Path) -> None:
     trace = str(made.write(tmp_path / "t.jsonl", sessions=40))
+    steps = tmp_path / "steps.csv"  # a millisecond, and another for each token
+    steps.write_text(
+        "num_tokens,n_decode,kv_decode,prefill_chunk,step_us\n0,0,0,0,1000\n100,0,0,100,101000\n"
+    )
     study = Study.serve(
-        traces=trace, policies="lru", capacities="40", loads=[1, 4], tiers=["host=400,read=1TB/s"]
+        traces=trace,
+        policies="lru",
+        capacities="40",
+        loads=[1, 4],
+        profile=str(steps),
+        tiers=["host=400,read=1TB/s"],
     )
     study.report(tmp_path / "r.html")
     told = numbers((tmp_path / "r.html").read_text())
