@@ -140,8 +140,8 @@ class ServedTiers:
             size = tier.config.capacity
             size = f"{size:,} pages" if isinstance(size, int) else size
             said.append(
-                f"{tier.name} {size}, {rounded(int(tier.speed.read))}/s up, "
-                f"{rounded(int(tier.speed.write))}/s down, {tier.admission.label}"
+                f"{tier.name} {size}, {tier.speed.read / 1e9:g} GB/s up, "
+                f"{tier.speed.write / 1e9:g} GB/s down, {tier.admission.label}"
             )
         return "; ".join(said)
 
@@ -214,9 +214,15 @@ def configured_tiers(resolved: Resolved) -> ServedTiers | None:
     """The tiers of a configuration; None if it has none.
 
     Raises:
-        ConfigError: A link's speed is impossible.
+        ConfigError: A link's speed is impossible, or several layer groups lie above.
     """
-    size = resolved.config.cache.block_size
+    size, groups = resolved.config.cache.block_size, resolved.config.groups
+    if resolved.tiers and (len(groups) > 1 or groups[0].kind != "full"):
+        names = ", ".join(f"{group.name} ({group.kind})" for group in groups)
+        raise ConfigError(
+            f"groups: {names}: tiers are simulated below one group of full attention; leave "
+            "[[tiers]] or the groups out"
+        )
     tiers = [_configured(tier, size, place == 0) for place, tier in enumerate(resolved.tiers)]
     return _checked(tiers, "[[tiers]]") if tiers else None
 

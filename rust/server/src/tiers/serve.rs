@@ -101,13 +101,11 @@ impl Scheduler<'_> {
             self.note_found(one.request, given.cached_tokens, &[]);
             return Ok(Some(one));
         }
-        match tiers.take_arrived().pop() {
-            Some(landed) => self.land(one, &landed).map(Some),
-            None => {
-                self.loading.push(one);
-                Ok(None)
-            }
+        if let Some(landed) = tiers.take_arrived().pop() {
+            return self.land(one, &landed).map(Some);
         }
+        self.loading.push(one);
+        Ok(None)
     }
 
     /// Backs up what a sequence has computed by `now`.

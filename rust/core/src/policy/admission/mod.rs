@@ -131,8 +131,7 @@ pub trait Admit: Send {
         false
     }
 
-    /// Whether it judges by how often blocks were used in the tier above; otherwise nobody counts that for
-    /// it.
+    /// Whether it judges by how often blocks were used in the tier above; otherwise uses need no count.
     fn wants_uses(&self) -> bool {
         true
     }
