@@ -109,7 +109,9 @@ impl<'a> Scheduler<'a> {
         if !preempted {
             self.let_in(&mut budget, now)?;
         }
-        self.prefetch_waiting()?;
+        if self.tiers.is_some() {
+            self.prefetch_waiting()?;
+        }
         let mut scheduled = Scheduled { is_steady: !preempted, ..Scheduled::default() };
         for one in &self.running {
             if one.scheduled > 0 {
@@ -154,7 +156,9 @@ impl<'a> Scheduler<'a> {
         }
         let until = until.next_multiple_of(self.block_size).min(one.prompt + one.answer - 1);
         let (seq, slots) = (one.seq, one.slots);
-        self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size))?;
+        if self.tiers.is_some() {
+            self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size))?;
+        }
         let grown = self.cache.extend(seq, until)?;
         if grown {
             self.running[at].slots = until;
