@@ -93,18 +93,12 @@ class TierIndex:
         """Pages of a prefix that are here or on their way."""
         return self._core.present(keys)
 
-    def store(self, keys: Keys, use: Access = UNKNOWN) -> Stored:
-        """Reserve room for what is not here of a prefix.
-
-        Raises:
-            BusyError: Too much is on its way.
-            CapacityError: Too few pages may be evicted.
-        """
-        return Stored(*self._core.store(keys, self.parts, use.row()))
-
     def store_some(self, keys: Keys, use: Access = UNKNOWN) -> tuple[Stored, int] | None:
-        """As `store`, of as much of the prefix as there is room for now: the pages of it that are
-        here then. None if there is room for none.
+        """Reserve room for what is not here of a prefix, or for as much as there is room for now.
+
+        Returns:
+            What is to come in, and how many of the prefix's pages are here then; None if there is
+            room for none.
         """
         found = self._core.store_some(keys, self.parts, use.row())
         return None if found is None else (Stored(*found[0]), found[1])
