@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kvframe.bench import admissions, policies
 from kvframe.bench.admissions import Admission
 from kvframe.bench.options import OptionOrigins, keyed
@@ -149,7 +151,8 @@ class ServedTiers:
         """Each link once, in the order of the tiers."""
         found: dict[str, Speed] = {}
         for tier in self.tiers:
-            found.setdefault(tier.link, tier.speed)
+            if tier.link not in found or not tier.assumed:
+                found[tier.link] = tier.speed
         return found
 
     def tables(self, page_bytes: int, block_size: int) -> list[dict[str, Any]]:
@@ -265,8 +268,9 @@ def _checked(tiers: Sequence[ServedTier], where: str) -> ServedTiers:
             raise ConfigError(f"{where}: host memory is the first tier, and no other is")
         if tier.name in names[:place]:
             raise ConfigError(f"{where}: two tiers have the name {tier.name}")
-        first = next(one for one in tiers if one.link == tier.link)
-        if first.speed != tier.speed and not tier.assumed:
+        told = (one for one in tiers if one.link == tier.link and not one.assumed)
+        first = next(told, tier)
+        if not tier.assumed and not np.allclose(first.speed, tier.speed, rtol=1e-9, atol=0):
             raise ConfigError(
                 f"{where}: {first.name} and {tier.name} share the link {tier.link}: give both the "
                 "same read, write and latency, or say them once"
