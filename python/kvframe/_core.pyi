@@ -705,6 +705,20 @@ class Manager:
         The version of the weights.
         """
 
+@final
+class PageUses:
+    """
+    How often requests used which pages.
+    """
+    def __new__(cls, /) -> PageUses:
+        """
+        None yet.
+        """
+    def count(self, /, keys: Any) -> None:
+        """
+        A request found these pages.
+        """
+
 @disjoint_base
 class Request:
     """
@@ -1280,13 +1294,13 @@ class TierGate:
         The built-in policy of that name, or a driver of a Python policy, which is passed over where it
         fails.
         """
-    def admit(
+    def admitted(
         self,
         /,
         keys: Any,
         start: SupportsIndex,
         block_size: SupportsIndex,
-        uses: SupportsGetItem[int, SupportsIndex],
+        uses: PageUses | SupportsGetItem[int, SupportsIndex],
         using: tuple[
             SupportsIndex | str,
             SupportsIndex,
@@ -1295,11 +1309,15 @@ class TierGate:
             SupportsIndex,
             SupportsGetItem[int, SupportsIndex],
         ],
-        about: tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex],
-    ) -> Incomplete:
+        about: tuple[SupportsIndex, str, SupportsIndex | None, SupportsIndex, SupportsIndex],
+    ) -> int:
         """
-        A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
-        below. A page on which a Python policy is silent is kept.
+        How many pages from a place of a prefix on enter, or pass through to the tier below. A page on which a
+        Python policy is silent is kept.
+        """
+    def counts_uses(self, /) -> bool:
+        """
+        Whether it judges by how often pages were used.
         """
     def seen(self, /, keys: Any, now: SupportsIndex) -> None:
         """
@@ -1401,6 +1419,10 @@ class TierPages:
         """
         Opens the pages of a prefix from a place on.
         """
+    def mark(self, /, share: SupportsFloat | SupportsIndex) -> int:
+        """
+        Pages of a share of the tier, at least one.
+        """
     def order(self, /) -> list[tuple[tuple[int, int], int]]:
         """
         Pages in the order in which they would be evicted, each with its key. A policy outside the
@@ -1442,6 +1464,24 @@ class TierPages:
     ) -> tuple[int, int, Incomplete, list[tuple[tuple[int, int], int]]]:
         """
         Reserves room for the rest of a prefix.
+        """
+    def store_some(
+        self,
+        /,
+        keys: Any,
+        parts: SupportsIndex,
+        using: tuple[
+            SupportsIndex | str,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsIndex,
+            SupportsGetItem[int, SupportsIndex],
+        ],
+    ) -> tuple[tuple[int, int, Incomplete, list[tuple[tuple[int, int], int]]], int] | None:
+        """
+        The same of as much of the prefix as there is room for now, and how many of its pages are here
+        then; None if there is room for none.
         """
     def stored(self, /) -> list[tuple[tuple[int, int], int]]:
         """
@@ -1815,6 +1855,7 @@ def replay(
     admission: Any | None = None,
     admission_options: dict | None = None,
     matcher: Any | None = None,
+    core: dict | None = None,
 ) -> dict:
     """
     Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
@@ -1823,7 +1864,7 @@ def replay(
     `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
     holds everything. Returns what was counted, a dict. With `per_request` it has arrays as well, an entry a request:
     `request_hit_tokens` and `request_after_gap_tokens` (uint32), and in timed mode `request_ttft_seconds` (float64,
-    NaN for a request larger than the cache).
+    NaN for a request larger than the cache). `core` has further options of the manager.
     """
 
 def report_unraisable(exception: BaseException, place: Any) -> None:
@@ -1866,6 +1907,17 @@ def serve(
     admission: Any | None = None,
     admission_options: dict | None = None,
     matcher: Any | None = None,
+    tiers: SupportsGetItem[int, Incomplete] | None = None,
+    links: SupportsGetItem[
+        int,
+        tuple[
+            SupportsFloat | SupportsIndex,
+            SupportsFloat | SupportsIndex,
+            SupportsFloat | SupportsIndex,
+        ],
+    ] = ...,
+    prefetch: SupportsIndex = 0,
+    core: dict | None = None,
 ) -> dict:
     """
     Serves a trace with a simulated server, whose blocks the core holds.
@@ -1874,6 +1926,9 @@ def serve(
     everything. `priorities` has one for each class of the trace. Times between arrivals are divided by
     `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column
     for each fact of the requests.
+
+    `tiers` are tables, `links` (bytes a second up, bytes a second down, seconds), and `prefetch` so many requests at the
+    front of the queue have their pages brought to host memory. `core` has further options of the manager.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

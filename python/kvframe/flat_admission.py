@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-
 from kvframe._core import TierGate
 from kvframe.config import Resolved
 from kvframe.drivers.admission import driver
@@ -72,6 +70,5 @@ class FlatAdmission:
         self._asked.seen(names, self._now)
         start, uses = depths[0] if depths else 0, [1] * len(names)
         about = (self._now, self._kind, 0, *room)
-        verdicts = self._asked.admit(names, start, self.block_size, uses, row_of(use), about)
-        dropped = np.flatnonzero(verdicts == 0)
-        return list(keys[: int(dropped[0])] if len(dropped) else keys)
+        count = self._asked.admitted(names, start, self.block_size, uses, row_of(use), about)
+        return list(keys[:count])

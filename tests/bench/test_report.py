@@ -352,6 +352,55 @@ def test_results_of_servers_alone(browser: Browser, tmp_path: Path) -> None:
     assert names == ["Policies in colour", "What users feel, by load", "From request to request"]
 
 
+def test_a_reader_sees_whether_a_host_tier_pays(browser: Browser, tmp_path: Path) -> None:
+    trace = str(made.write(tmp_path / "t.jsonl", sessions=40))
+    steps = tmp_path / "steps.csv"  # a millisecond, and another for each token
+    steps.write_text(
+        "num_tokens,n_decode,kv_decode,prefill_chunk,step_us\n0,0,0,0,1000\n100,0,0,100,101000\n"
+    )
+    study = Study.serve(
+        traces=trace,
+        policies="lru",
+        capacities="40",
+        loads=[1, 4],
+        profile=str(steps),
+        tiers=["host=400,read=1TB/s"],
+    )
+    study.report(tmp_path / "r.html")
+    told = numbers((tmp_path / "r.html").read_text())
+    without, below = (
+        [cell for cell in study.gathered.servers if bool(cell.tiers) == tiered]
+        for tiered in (False, True)
+    )
+    bars, mean, late = (one for one in told["charts"] if one["family"] == "tiers")
+    # Bars: each load without and with the tier, in parts that add up to all prompt tokens.
+    assert bars["x"] == [
+        f"load {load}, {name}" for load in (1, 4) for name in ("lru", "lru over host")
+    ]
+    assert [part["name"] for part in bars["series"]] == ["pool", "host", "computed"]
+    parts = list(zip(*(part["y"] for part in bars["series"]), strict=True))
+    assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in parts)
+    for at, cell in enumerate(below):
+        share = cell.tier_hit_tokens["host"] / sum(cell.tier_hit_tokens.values())
+        assert parts[2 * at + 1][1] == pytest.approx(share * cell.token_hit_rate, abs=1e-5)
+        assert parts[2 * at + 1][1] > 0.1
+    # Lines: the time to the first token falls.
+    for chart, field in ((mean, "ttft_mean"), (late, "ttft_p99")):
+        assert chart["x"] == [1, 4]
+        lines = {line["name"]: line["y"] for line in chart["series"]}
+        assert lines["lru"] == [round(getattr(cell, field), 6) for cell in without]
+        assert lines["lru over host"] == [round(getattr(cell, field), 6) for cell in below]
+        assert all(a > b for a, b in zip(lines["lru"], lines["lru over host"], strict=True))
+        assert len(chart["said"]) == 2
+        assert all("host below the pool pays under lru" in text for text in chart["said"])
+    assert told["host"] == list(bars["said"])
+    browser.open(tmp_path / "r.html")
+    console, _ = browser.logged()
+    assert console == []
+    names = browser.run("return [...document.querySelectorAll('h2')].map((h) => h.textContent)")
+    assert "What tiers below the pool bring" in names
+
+
 # --- the pictures of the docs ---------------------------------------------------------------------
 
 

@@ -133,6 +133,26 @@ def test_a_measured_table_gives_the_times(bench: Command, small: Path, tmp_path:
             "no class chat: no trace names classes",
         ),
         (("--requests", "out.txt"), "--requests out.txt: must end in .csv or .jsonl"),
+        (("--tier", "hots=1GiB"), "must begin with host=, disk= or remote= and a size; did you"),
+        (("--tier", "disk=1GiB"), "--tier: host memory is the first tier, and no other is"),
+        (("--tier", "host=lots"), "lots: must be pages, or bytes with a unit"),
+        (("--tier", "host=1MiB"), "tier host: 1MiB holds no page of 64.00 MiB"),
+        (("--tier", "host=9,read=50GB"), "read = 50GB: must be bytes a second, such as 50GB/s"),
+        (("--tier", "host=9,latency=2"), "latency = 2: must be a time such as 20us or 1ms"),
+        (("--tier", "host=9,reed=5GB/s"), "reed"),
+        (("--tier", "host=9,break_even=soon"), "break_even = soon: must be tokens, or auto"),
+        (("--tier", "host=9,admission=write-bak"), "write-bak"),
+        (("--tier", "host=9", "--profile", "fixed"), "--tier: the server of --profile fixed has"),
+        (
+            (
+                "--tier",
+                "host=9,link=bus,read=9GB/s,write=9GB/s,latency=1us",
+                "--tier",
+                "disk=9,link=bus,read=5GB/s,write=9GB/s,latency=1us",
+            ),
+            "host and disk share the link bus: give both the same read, write and latency",
+        ),
+        (("--config", "none.toml"), "none.toml: "),
     ],
 )
 def test_what_cannot_be_is_refused(

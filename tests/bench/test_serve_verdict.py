@@ -17,7 +17,8 @@ from .made import source
 def said(**goodput: float) -> str:
     """What is said of policies that keep so many promises a second."""
     made, registry = source(np.random.default_rng(0), 5), Registry()
-    zeros: dict[str, object] = dict.fromkeys(ServerCell.__struct_fields__, 0)
+    required = [field.name for field in msgspec.structs.fields(ServerCell) if field.required]
+    zeros: dict[str, object] = dict.fromkeys(required, 0)
     zeros |= {"trace": "", "profile": "", "saturated": False, "finished": 1, "capacity_blocks": 8}
     cells = {}
     for policy, good in goodput.items():

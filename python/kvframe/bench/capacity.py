@@ -27,13 +27,15 @@ _SIZE = re.compile(r"\d+(\.\d+)?\s*[kmgtp]?i?b", re.IGNORECASE)
 @dataclass(frozen=True)
 class Capacity:
     """A capacity as it was written; ``count`` is its number of blocks, or None where ``text`` is a
-    size that ``model`` turns into blocks, or ``share`` a part of the trace's distinct blocks.
+    size that ``model`` turns into blocks, ``share`` a part of the trace's distinct blocks, or
+    ``tokens`` how many tokens they hold.
     """
 
     text: str
     count: int | None
     model: ModelConfig | None = None
     share: float | None = None
+    tokens: int | None = None
 
     def blocks(self, block_size: int, distinct: int = 0) -> int:
         """Blocks of ``block_size`` tokens, rounded down; a share of ``distinct`` ones up.
@@ -45,11 +47,13 @@ class Capacity:
             return max(1, math.ceil(self.share * distinct))
         if self.count is not None:
             return self.count
+        if self.tokens is not None:
+            return max(self.tokens // block_size, 1)
         return capacity_blocks(self._config(block_size), _ORIGINS)
 
     def remark(self, block_size: int) -> str:
         """``"40 GiB is 640 blocks of 67,108,864 bytes."``, or nothing for a number of blocks."""
-        if self.count is not None or self.share is not None:
+        if self.count is not None or self.share is not None or self.tokens is not None:
             return ""
         one = block_bytes(self._config(block_size), _ORIGINS)
         return f"{self.text} is {self.blocks(block_size)} blocks of {one:,} bytes."

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
+from kvframe.bench.configured import Configured
 from kvframe.bench.content import Content
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.metrics import Metric, Served
@@ -95,6 +96,7 @@ class Plan:
     admission: Admission | None = None
     matcher: Matcher | None = None
     content: bool = False
+    configured: Configured | None = None
 
     @property
     def label(self) -> str:
@@ -119,6 +121,7 @@ class Plan:
         ``build`` names the replaying program: kvframe's version and its compiled core.
         """
         source = self.source
+        size = source.trace.block_size
         varied = {"load": source.load, "arrival_seed": source.arrival_seed}
         return {
             "trace_sha256": self.source.sha256,
@@ -134,6 +137,7 @@ class Plan:
             **(varied if (source.load, source.arrival_seed) != (1, 0) else {}),
             **({} if self.admission is None else {"admission": self.admission.identity}),
             **({} if self.matcher is None else {"prefix": self.matcher.identity}),
+            **({} if self.configured is None else {"core": self.configured.identity(size)}),
         }
 
 

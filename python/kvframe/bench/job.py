@@ -20,6 +20,7 @@ from kvframe.bench import (
 from kvframe.bench.arrivals import coarsened
 from kvframe.bench.build import build_name
 from kvframe.bench.cells import Cell
+from kvframe.bench.configured import configured
 from kvframe.bench.estimate import Estimate, estimate, future_bytes, told_future
 from kvframe.bench.executors import executor
 from kvframe.bench.locate import choose_all
@@ -50,7 +51,8 @@ class Request:
 
     ``details`` gives a table its details at every capacity, not only where they say most;
     ``first_screen`` is of one trace and mode. ``shard`` is (i, n): the i-th of n parts of the
-    cells, from 1. ``content`` keeps what the caches held over time.
+    cells, from 1. ``content`` keeps what the caches held over time. ``config`` says the policies,
+    the capacity and the further options of a manager, but for lists that are not empty here.
     """
 
     traces: Sequence[str] = ("conversation",)
@@ -81,6 +83,7 @@ class Request:
     shard: tuple[int, int] | None = None
     executor: str = "threads"
     content: bool = False
+    config: Path | None = None
 
 
 class Job:
@@ -104,10 +107,18 @@ class Job:
         modes = one_of(request.modes, "--mode", MODES)
         registry = Registry()
         names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
+        found = configured(request.config, registry)
         choices = choose_all("eviction", names, registry)
         gates = choose_all("admission", split_list(request.admissions, "--admission"), registry)
         indexes = choose_all("prefix", split_list(request.matchers, "--prefix"), registry)
-        sizes = capacity.parse_all(request.capacities, request.model_shape)
+        sizes = []
+        if request.capacities or found is None:
+            sizes = capacity.parse_all(request.capacities, request.model_shape)
+        if found is not None:
+            choices = choices or [found.eviction]
+            gates = gates or [found.admission]
+            indexes = indexes or [one for one in [found.matcher] if one is not None]
+            sizes = sizes or [found.capacity]
         human = any(form in _FOR_PEOPLE for form in self._formats)
         reference = policies.choose_all(policies.REFERENCE, registry) if human else []
         rate = request.min_hit_rate
@@ -145,6 +156,14 @@ class Job:
         self.plans = cross(
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
+        if found is not None:
+            self._remarks += found.remarks([s.trace.block_size for s in sources])
+            if found.resolved.tiers:
+                self._remarks.append(
+                    "[[tiers]]: pages need time to move, and a replay of one request at a time has "
+                    "none: `kvframe bench serve --config` runs them."
+                )
+            self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
         if request.content:
             self.plans = [dataclasses.replace(plan, content=True) for plan in self.plans]
         if request.shard is not None:

@@ -4,7 +4,7 @@ import hashlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -38,6 +38,11 @@ class Named(Generic[D]):
     label: str
     loaded: Loaded[D] = field(repr=False, compare=False)
     options: msgspec.Struct | None = field(compare=False)
+
+    @classmethod
+    def of(cls, chosen: Chosen[Any]) -> Self:
+        """What a configuration chose."""
+        return cls(label_of(chosen), chosen.loaded, chosen.options)
 
     @property
     def option_values(self) -> dict[str, object]:
@@ -75,6 +80,18 @@ def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
     options = {key: EnvText(value) for key, value in given.items()}
     origins = OptionOrigins(f"{option} {cut(text, 60)}")
     return chosen(loaded, options, loaded.descriptor.name, origins, registry)
+
+
+def label_of(chosen: Chosen[Any]) -> str:
+    """A policy as the command line names it, with the options that differ from their defaults."""
+    name: str = chosen.loaded.descriptor.name
+    if chosen.options is None:
+        return name
+    schema = type(chosen.options)
+    given = msgspec.to_builtins(chosen.options)
+    defaults = {f.name: f.default for f in msgspec.structs.fields(schema)}
+    other = [f"{key}={value}" for key, value in given.items() if defaults.get(key) != value]
+    return f"{name}:{','.join(other)}" if other else name
 
 
 def is_bare_module(name: str, registry: Registry) -> bool:

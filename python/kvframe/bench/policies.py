@@ -6,11 +6,11 @@ time, 0 for all, in place of what the policy asks for.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
-from kvframe.bench.named import found, source_hash
+from kvframe.bench.named import found, label_of, source_hash
 from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
@@ -48,6 +48,16 @@ class Choice:
     option_values: dict[str, object] = field(compare=False)
     source_hash: str = field(compare=False)
     window: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, chosen: Chosen[EvictionPolicy], window: int | None = None) -> Self:
+        """The policy of a configuration; ``window`` is what its section says."""
+        values = msgspec.to_builtins(chosen.options) if chosen.options is not None else {}
+        window = chosen.window if chosen.window is not None else window
+        if window is not None:
+            values["window"] = window
+        source, label = source_hash(chosen.loaded), label_of(chosen)
+        return cls(label, chosen.loaded, chosen.options, values, source, window)
 
     @property
     def name(self) -> str:

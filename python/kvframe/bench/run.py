@@ -82,6 +82,7 @@ def measure(plan: Plan) -> Measured:
         admission=admission,
         admission_options=gate_options,
         matcher=matcher,
+        core=plan.configured.core(size) if plan.configured is not None else None,
     )
     got = msgspec.convert(raw, _Replay)
     cell = Cell(

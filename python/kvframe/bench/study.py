@@ -124,6 +124,7 @@ class Study:
                 servers=[one.cell for _, one in tried],
                 rows=[row for plan, one in tried for row in rows_of(plan, one)],
                 sentences=found.verdicts,
+                host_sentences=found.tier_verdicts,
                 remarks=found.remarks,
                 token_bytes=found.token_bytes,
                 sources=[_here],

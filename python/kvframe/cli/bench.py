@@ -127,6 +127,13 @@ def bench(context: click.Context) -> None:
     "One of your own, beside the built-in ones in json and csv. "
     + " ".join(f"{one.name}: {one.definition}." for one in BUILTIN),
 )
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="Run what serving code would be made from: its policies, its capacity and the rest, as "
+    "far as other options do not say them.",
+)
 @reading
 @click.option(
     "--load",
@@ -234,6 +241,12 @@ def run(
         for name, value in read_sweep(sweep).items():
             if context.get_parameter_source(name) == default:
                 asked[name] = value
+    if asked["config"] is not None:
+        default = click.core.ParameterSource.DEFAULT
+        for name in ("policies", "admissions", "matchers", "capacities"):
+            declared = asked[name] == getattr(Request, name)
+            if declared and context.get_parameter_source(name) == default:
+                asked[name] = ()
     if asked["content"] and asked["out"] is None:
         raise click.UsageError("--content: needs --out, where it is kept", context)
     if shard is not None:

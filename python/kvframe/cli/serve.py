@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from kvframe.bench.build import debug_warning
-from kvframe.bench.server.job import ORDERS, ServerJob, ServerRequest
+from kvframe.bench.server.job import ORDERS, POLICIES, ServerJob, ServerRequest
+from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
 
 NUMBER = click.IntRange(1, 2**31)
@@ -31,9 +32,46 @@ NUMBER = click.IntRange(1, 2**31)
     "policies",
     multiple=True,
     metavar="PLUGIN[:OPTION=VALUE,...]",
-    default=ServerRequest.policies,
-    show_default=True,
+    help="As for `kvframe bench run`.  [default: that of --config; without one "
+    f"{', '.join(POLICIES)}]",
+)
+@click.option(
+    "--admission",
+    "admissions",
+    multiple=True,
+    metavar="PLUGIN[:OPTION=VALUE,...]",
     help="As for `kvframe bench run`.",
+)
+@click.option(
+    "--prefix",
+    "matchers",
+    multiple=True,
+    metavar="PLUGIN[:OPTION=VALUE,...]",
+    help="As for `kvframe bench run`.",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="Run what serving code would be made from: policies, capacity, groups, tiers. Other "
+    "options come before it.",
+)
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    metavar="host|disk|remote=SIZE[,KEY=VALUE,...]",
+    help="A tier below the pool, the nearest first; keys as in [[tiers]]: read, write, latency, "
+    "link, eviction, admission, break_even and more. Servers without tiers run beside it.",
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(0, 2**31),
+    metavar="N",
+    default=ServerRequest.prefetch,
+    show_default=True,
+    help="Requests at the front of the queue whose pages come from lower tiers to host memory "
+    "while they wait.",
 )
 @click.option(
     "--capacity",
@@ -41,7 +79,7 @@ NUMBER = click.IntRange(1, 2**31)
     multiple=True,
     metavar="BLOCKS|SIZE",
     help="Blocks of the trace, or a size such as '40 GiB'.  [default: what --card holds beside the "
-    "weights; without one 2000]",
+    "weights or --config says; without either 2000]",
 )
 @click.option(
     "--load",
@@ -68,9 +106,8 @@ NUMBER = click.IntRange(1, 2**31)
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
-    default=ServerRequest.model_shape,
-    show_default=True,
-    help="The model; heads=N and weight_bytes=N as well.",
+    help="The model; heads=N and weight_bytes=N as well.  [default: KV as [model] of --config has "
+    f"it; otherwise {DEFAULT}]",
 )
 @click.option(
     "--max-num-seqs",

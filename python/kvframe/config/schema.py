@@ -296,6 +296,36 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Literal["none", "fp8"],
         Meta(description="Of pages in a store: fp8 halves 16-bit KV, is lossy, and is named."),
     ] = "none"
+    read: Annotated[
+        str | None,
+        Meta(
+            description='For kvframe bench serve: what its link carries towards the pool ("50 '
+            'GB/s"). If not given, an estimate is taken and told.'
+        ),
+    ] = None
+    write: Annotated[
+        str | None, Meta(description="The same away from the pool, for kvframe bench serve.")
+    ] = None
+    latency: Annotated[
+        str | None,
+        Meta(
+            description='For kvframe bench serve: what a transfer takes besides ("20 us", "1 ms").'
+        ),
+    ] = None
+    link: Annotated[
+        str | None,
+        Meta(
+            description="For kvframe bench serve: any name; tiers with the same one share a link. "
+            "If not given, the tier has one of its own."
+        ),
+    ] = None
+    break_even: Annotated[
+        Annotated[int, Meta(ge=0)] | str,
+        Meta(
+            description="For kvframe bench serve: fewer tokens than this are not loaded but "
+            'computed; "auto" works it out from the step times and the link.'
+        ),
+    ] = 0
 
 
 class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import ceil, floor
+from math import ceil
 from typing import NamedTuple
 
-from kvframe.errors import CapacityError, HandleError
+from kvframe.errors import HandleError
 from kvframe.flat import UNKNOWN, Access
 from kvframe.manager import KVCacheManager
 from kvframe.tiers.host import HostTier
@@ -69,7 +69,7 @@ class Levels:
         pages = level.index.tier.pages
         if level is self.all[-1]:
             return pages
-        return max(1, floor(share * pages + 0.5))
+        return level.index.mark(share)
 
     def lasting(self, level: Level, keys: Keys) -> Keys:
         """The part of a prefix that a tier would not evict again at once.
@@ -94,23 +94,12 @@ class Levels:
 
         What is evicted for it has left the tier.
         """
-        index = level.index
-        try:
-            stored = index.store(keys, use)
-        except CapacityError:
-            free, cached, _, moving = index.counts()
-            present = index.present(keys)
-            flight = level.config.in_flight - moving if moving else len(keys)
-            fits = min(free + cached - present, flight, len(keys) - present - 1)
-            if fits < 1:
-                return None
-            keys = keys[: present + fits]
-            try:
-                stored = index.store(keys, use)
-            except CapacityError:
-                return None
+        found = level.index.store_some(keys, use)
+        if found is None:
+            return None
+        stored, taken = found
         self.evicted(level, stored.evicted)
-        return stored, keys
+        return stored, keys[:taken]
 
     def settle(
         self, level: Level, ticket: int, good: int | Sequence[int], *, keep: bool = False

@@ -231,7 +231,10 @@ class Onboard:
         if below is None or found <= present:
             self._go_on(loading)
             return
-        reserved = levels.reserve(levels.host, self._sparing(loading.keys))
+        wanted = self._sparing(loading.keys)
+        # What went down to spare it may have cost the store some pages.
+        wanted = wanted[: max(below.index.find(wanted), present)]
+        reserved = levels.reserve(levels.host, wanted)
         if reserved is None:
             levels.counters["deferred"] += 1
             loading.keys = loading.keys[:present]

@@ -93,14 +93,19 @@ class TierIndex:
         """Pages of a prefix that are here or on their way."""
         return self._core.present(keys)
 
-    def store(self, keys: Keys, use: Access = UNKNOWN) -> Stored:
-        """Reserve room for what is not here of a prefix.
+    def store_some(self, keys: Keys, use: Access = UNKNOWN) -> tuple[Stored, int] | None:
+        """Reserve room for what is not here of a prefix, or for as much as there is room for now.
 
-        Raises:
-            BusyError: Too much is on its way.
-            CapacityError: Too few pages may be evicted.
+        Returns:
+            What is to come in, and how many of the prefix's pages are here then; None if there is
+            room for none.
         """
-        return Stored(*self._core.store(keys, self.parts, use.row()))
+        found = self._core.store_some(keys, self.parts, use.row())
+        return None if found is None else (Stored(*found[0]), found[1])
+
+    def mark(self, share: float) -> int:
+        """Pages of a share of the tier, at least one."""
+        return self._core.mark(share)
 
     def load(
         self, keys: Keys, start: int, use: Access | None = UNKNOWN

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use kvframe_core::manager::Due;
-use kvframe_core::policy::admission::Admit;
+use kvframe_core::policy::admission::{Admit, Ask, Offer, Verdict};
 use kvframe_core::policy::{Consult, Eviction};
-use kvframe_core::{Error, Manager as Core, Options, Request, SeqId};
+use kvframe_core::tier::TierPages;
+use kvframe_core::{Error, Key, Manager as Core, Options, Request, SeqId};
 use kvframe_trace::replay::{Host, RequestOutcome};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,6 +16,7 @@ use crate::policy::eviction::{Policy, make_policy};
 use crate::policy::host::Outside;
 use crate::policy::native;
 use crate::policy::prefix::answer_for;
+use crate::served_tiers::OutsideTier;
 
 /// What Python said of the policies: an eviction policy's name or driver and its options, the same of
 /// an admission policy, and a driver of a matcher.
@@ -56,6 +58,8 @@ pub(crate) struct Link {
     error: Option<PyErr>,
     interrupts: Interrupts,
     served: Vec<RequestOutcome>,
+    /// Of the tiers below the pool.
+    tiers: Vec<OutsideTier>,
 }
 
 /// Checks at intervals whether Python was interrupted.
@@ -104,8 +108,15 @@ impl Driver {
             error: None,
             interrupts: Interrupts::default(),
             served: Vec::new(),
+            tiers: Vec::new(),
         };
         Ok(Self { eviction, gate, mirrored, link, is_infinite: name == "infinite" })
+    }
+
+    /// The same with policies of tiers below the pool.
+    pub(crate) fn with_tiers(mut self, tiers: Vec<OutsideTier>) -> Self {
+        self.link.tiers = tiers;
+        self
     }
 
     /// Does `work` on a core with these options, without the interpreter. `work` answers None where
@@ -129,7 +140,8 @@ impl Driver {
         if let Some(error) = link.error {
             return Err(error);
         }
-        if let Some(native) = link.outside.native().filter(|native| native.failures() > 0) {
+        let outside = link.tiers.iter().map(|tier| &tier.eviction).chain([&link.outside]);
+        for native in outside.filter_map(Outside::native).filter(|native| native.failures() > 0) {
             if native.is_strict() {
                 return Err(native.refusal(py));
             }
@@ -162,19 +174,33 @@ impl Host for Link {
     }
 
     fn judge(&mut self, manager: &mut Core, n: u32) -> bool {
-        let policy = match &self.outside {
-            Outside::Nothing => return false,
-            Outside::Native(_) => return manager.decide(n),
-            Outside::Python(policy) => policy,
-        };
-        let mut decision = policy.decision(n as usize);
-        manager.consult(policy.window(), &mut decision);
-        match Python::attach(|py| policy.ask(py, &decision)) {
-            Ok(choice) => manager.decided(decision.n, choice.as_ref()),
-            Err(error) => self.error = Some(error),
+        let judged = judged(&self.outside, manager, n);
+        self.kept(judged)
+    }
+
+    fn judge_tier(&mut self, place: usize, pages: &mut TierPages, n: u32) -> bool {
+        let judged = judged(&self.tiers[place].eviction, pages, n);
+        self.kept(judged)
+    }
+
+    fn admit_tier(
+        &mut self,
+        place: usize,
+        (offer, ask): (&Offer, Ask),
+        seen: &[Key],
+    ) -> Option<Vec<Verdict>> {
+        let policy = self.tiers[place].admission.as_ref()?;
+        if offer.is_empty() && !policy.wants_seen() {
+            return Some(Vec::new());
         }
-        policy.done_with(decision);
-        self.error.is_none()
+        let question = Question { offer: offer.clone(), ask, seen: seen.to_vec() };
+        match Python::attach(|py| policy.ask(py, &question, Verdict::Keep as u8)) {
+            Ok(verdicts) => Some(verdicts),
+            Err(error) => {
+                self.error = Some(error);
+                None
+            }
+        }
     }
 
     fn find(&mut self, manager: &mut Core, request: &Request) -> bool {
@@ -187,8 +213,50 @@ impl Host for Link {
     }
 
     fn admit(&mut self, manager: &mut Core, seq: SeqId, upto: u32) -> bool {
+        self.admit_due(manager, Due { seq, upto: Some(upto), cut: None, fill: &[] })
+    }
+
+    fn admit_load(&mut self, manager: &mut Core, ticket: u64, blocks: u32) -> bool {
+        let due = manager.due_of_load(ticket, blocks);
+        due.is_none_or(|due| self.admit_due(manager, due))
+    }
+
+    fn admitted(&mut self, manager: &mut Core) {
+        if let Some(question) = self.question.take() {
+            question.close(manager);
+        }
+    }
+}
+
+/// Has a policy outside the core name `n` victims. False where nothing lies outside.
+fn judged(outside: &Outside, core: &mut impl Consult, n: u32) -> PyResult<bool> {
+    let policy = match outside {
+        Outside::Nothing => return Ok(false),
+        Outside::Native(_) => return Ok(core.decide(n)),
+        Outside::Python(policy) => policy,
+    };
+    let mut decision = policy.decision(n as usize);
+    core.consult(policy.window(), &mut decision);
+    let choice = Python::attach(|py| policy.ask(py, &decision));
+    if let Ok(choice) = &choice {
+        core.decided(decision.n, choice.as_ref());
+    }
+    policy.done_with(decision);
+    choice.map(|_| true)
+}
+
+impl Link {
+    /// What a policy decided; an exception is kept for the end.
+    fn kept(&mut self, judged: PyResult<bool>) -> bool {
+        judged.unwrap_or_else(|error| {
+            self.error = Some(error);
+            false
+        })
+    }
+
+    /// Asks an admission policy in Python what of that may become findable.
+    fn admit_due(&mut self, manager: &mut Core, due: Due<'_>) -> bool {
         let Some(policy) = &self.admission.python else { return true };
-        let due = Due { seq, upto: Some(upto), cut: None, fill: &[] };
         let Some(question) = Question::gather(manager, &[due]) else { return true };
         match Python::attach(|py| policy.ask(py, &question, UNSET)) {
             Ok(verdicts) => question.answer(manager, &verdicts),
@@ -196,11 +264,5 @@ impl Host for Link {
         }
         self.question = Some(question);
         self.error.is_none()
-    }
-
-    fn admitted(&mut self, manager: &mut Core) {
-        if let Some(question) = self.question.take() {
-            question.close(manager);
-        }
     }
 }

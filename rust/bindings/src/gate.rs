@@ -1,10 +1,10 @@
 //! `TierGate`: an admission policy, asked for a tier below the pool.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, OfferRow, Tier, Verdict};
-use kvframe_core::{Error, Key};
-use numpy::PyArray1;
+use kvframe_core::Error;
+use kvframe_core::policy::admission::{Admit, Ask, Occasion, Offer, Tier, Verdict};
+use kvframe_core::tier::{PageUses as CoreUses, let_in, occasion_of, offer_pages};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
@@ -15,8 +15,16 @@ use crate::errors::from_core;
 use crate::policy::admission::{PyAdmission, Question, make_admission};
 use crate::tier::{KnownTuple, known};
 
-/// What a policy is asked about, as `(tick, tier, occasion, free pages, all pages)`.
-type AboutTuple = (u64, String, u8, u32, u32);
+/// What a policy is asked about, as `(tick, tier, occasion, free pages, all pages)`; without an occasion,
+/// as pages are computed or used.
+type AboutTuple = (u64, String, Option<u8>, u32, u32);
+
+/// Uses of pages: as they are counted, or a number for each.
+#[derive(FromPyObject)]
+enum UsesArg<'py> {
+    Counted(PyRef<'py, PageUses>),
+    Given(Vec<u32>),
+}
 
 /// One tier's admission policy; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -57,26 +65,38 @@ impl TierGate {
         Ok(())
     }
 
-    /// A verdict for each page from a place of a prefix on: 0 drops it, 1 keeps it, 2 is for the tier
-    /// below. A page on which a Python policy is silent is kept.
-    fn admit<'py>(
+    /// Whether it judges by how often pages were used.
+    fn counts_uses(&self, py: Python<'_>) -> PyResult<bool> {
+        let Policy::Core(policy) = &self.policy else { return Ok(true) };
+        let policy = lock(py, policy)?.unwrap_or_else(PoisonError::into_inner);
+        Ok(policy.as_ref().is_some_and(|policy| policy.wants_uses()))
+    }
+
+    /// How many pages from a place of a prefix on enter, or pass through to the tier below. A page on which a
+    /// Python policy is silent is kept.
+    fn admitted(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         keys: &Bound<'_, PyAny>,
         start: u32,
         block_size: u32,
-        uses: Vec<u32>,
+        uses: UsesArg<'_>,
         using: KnownTuple,
         about: AboutTuple,
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    ) -> PyResult<u32> {
         let keys = self::keys(keys)?;
+        let uses = match uses {
+            UsesArg::Counted(counts) => counts.read(py)?.of(&keys),
+            UsesArg::Given(uses) => uses,
+        };
         let (now, tier, occasion, free, total) = about;
         let tier = Tier::from_name(&tier).map_err(|e| from_core(py, &e))?;
         let occasion = match occasion {
-            0 => Occasion::Computed,
-            1 => Occasion::Used,
-            2 => Occasion::Evicted,
-            other => {
+            None => occasion_of(&uses),
+            Some(0) => Occasion::Computed,
+            Some(1) => Occasion::Used,
+            Some(2) => Occasion::Evicted,
+            Some(other) => {
                 let error = Error::Invalid {
                     what: "occasion",
                     value: other.to_string(),
@@ -85,25 +105,10 @@ impl TierGate {
                 return Err(from_core(py, &error));
             }
         };
-        let known = known(&using);
-        let mut offer = Offer::default();
-        for (i, &key) in keys.iter().enumerate() {
-            offer.push(OfferRow {
-                key,
-                next: keys.get(i + 1).copied().unwrap_or(Key(0)),
-                depth: start + i as u32,
-                span: block_size,
-                group: 0,
-                state: false,
-                reach: known.tokens,
-                prompt: known.tokens,
-                uses: uses.get(i).copied().unwrap_or(0),
-                meta: known.meta,
-            });
-        }
+        let offer = offer_pages(&keys, (start, block_size), &uses, known(&using));
         let ask = Ask { tier, occasion, now, free, total, rival: None };
         let verdicts = self.ask(py, Question { offer, ask, seen: Vec::new() })?;
-        Ok(PyArray1::from_iter(py, verdicts.into_iter().map(|verdict| verdict as u8)))
+        Ok(let_in(&verdicts))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -127,5 +132,33 @@ impl TierGate {
             }
         }
         Ok(verdicts)
+    }
+}
+
+/// How often requests used which pages.
+#[pyclass(frozen, module = "kvframe._core")]
+pub struct PageUses {
+    counts: Mutex<CoreUses>,
+}
+
+#[pymethods]
+impl PageUses {
+    /// None yet.
+    #[new]
+    fn new() -> Self {
+        Self { counts: Mutex::default() }
+    }
+
+    /// A request found these pages.
+    fn count(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let found = self::keys(keys)?;
+        self.read(py)?.count(&found);
+        Ok(())
+    }
+}
+
+impl PageUses {
+    fn read(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, CoreUses>> {
+        Ok(lock(py, &self.counts)?.unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -73,6 +73,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
+mod served_tiers;
 mod shadow;
 mod sharing;
 mod slots;
@@ -95,7 +96,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::report_unraisable;
     #[pymodule_export]
-    use super::gate::TierGate;
+    use super::gate::{PageUses, TierGate};
     #[pymodule_export]
     use super::manager::Manager;
     #[pymodule_export]

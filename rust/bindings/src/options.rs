@@ -52,6 +52,30 @@ pub fn read(table: &Bound<'_, PyDict>) -> PyResult<(Options, Vec<Fault>)> {
     Ok((options, faults))
 }
 
+/// The options of a manager that serves a trace: what a table says, but for what the trace decides.
+///
+/// # Errors
+/// As [`read`]; what is wrong with the groups.
+pub fn configured(
+    py: Python<'_>,
+    table: Option<&Bound<'_, PyDict>>,
+    traced: Result<Options, kvframe_core::Error>,
+) -> PyResult<Options> {
+    let traced = traced.map_err(|e| from_core(py, &e))?;
+    let Some(table) = table else { return Ok(traced) };
+    let (options, faults) = read(table)?;
+    if let Some(fault) = faults.into_iter().next() {
+        let value = fault.value.map_or_else(String::new, |value| format!(" = {value}"));
+        let message = format!("{}{value}: {}", fault.what, fault.limit);
+        return Err(raise(py, "ConfigError", message));
+    }
+    let (blocks, block_size) = (traced.blocks, traced.block_size);
+    let options =
+        Options { blocks, block_size, compute_last_token: traced.compute_last_token, ..options };
+    options.validate().map_err(|e| from_core(py, &e))?;
+    Ok(options)
+}
+
 /// The policies of a manager.
 pub struct Chosen<'py> {
     /// A built-in's name, or a driver of a policy from outside the core.

@@ -2,7 +2,7 @@
 
 use kvframe_core::Key;
 use kvframe_core::pool::BlockId;
-use kvframe_core::tier::{TierLimits, TierPages as Core};
+use kvframe_core::tier::{StoreResult, TierLimits, TierPages as Core};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,6 +25,11 @@ pub struct TierPages {
 
 fn words(Key(key): Key) -> (u64, u64) {
     (key as u64, (key >> 64) as u64)
+}
+
+fn stored_tuple(py: Python<'_>, stored: StoreResult) -> StoredTuple<'_> {
+    let pages = PyArray1::from_vec(py, stored.pages);
+    (stored.ticket, stored.present, pages, gone(stored.evicted))
 }
 
 fn gone(pages: Vec<(Key, BlockId)>) -> EvictedTuple {
@@ -75,8 +80,27 @@ impl TierPages {
     ) -> PyResult<StoredTuple<'py>> {
         let keys = self::keys(keys)?;
         let stored = self.core.with_victims(py, |core| core.store(&keys, parts, known(&using)))?;
-        let pages = PyArray1::from_vec(py, stored.pages);
-        Ok((stored.ticket, stored.present, pages, gone(stored.evicted)))
+        Ok(stored_tuple(py, stored))
+    }
+
+    /// The same of as much of the prefix as there is room for now, and how many of its pages are here
+    /// then; None if there is room for none.
+    fn store_some<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'_, PyAny>,
+        parts: u32,
+        using: KnownTuple,
+    ) -> PyResult<Option<(StoredTuple<'py>, u32)>> {
+        let keys = self::keys(keys)?;
+        let stored =
+            self.core.with_victims(py, |core| core.store_some(&keys, parts, known(&using)))?;
+        Ok(stored.map(|(stored, taken)| (stored_tuple(py, stored), taken)))
+    }
+
+    /// Pages of a share of the tier, at least one.
+    fn mark(&self, py: Python<'_>, share: f64) -> PyResult<u32> {
+        self.core.locked(py, |core| core.limits().mark(share))
     }
 
     /// Opens the pages of a prefix from a place on.

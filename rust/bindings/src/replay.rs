@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
+use crate::options::configured;
 use crate::trace::{Trace, mode_of};
 
 /// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
@@ -19,9 +20,9 @@ use crate::trace::{Trace, mode_of};
 /// `policy` and `admission` are a built-in's name or a driver of a Python policy; `capacity` counts blocks, None
 /// holds everything. Returns what was counted, a dict. With `per_request` it has arrays as well, an entry a request:
 /// `request_hit_tokens` and `request_after_gap_tokens` (uint32), and in timed mode `request_ttft_seconds` (float64,
-/// NaN for a request larger than the cache).
+/// NaN for a request larger than the cache). `core` has further options of the manager.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, log=false, per_request=false, admission=None, admission_options=None, matcher=None))]
+#[pyo3(signature = (trace, policy, capacity, mode, options=None, *, log=false, per_request=false, admission=None, admission_options=None, matcher=None, core=None))]
 pub fn replay<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -34,6 +35,7 @@ pub fn replay<'py>(
     admission: Option<&Bound<'py, PyAny>>,
     admission_options: Option<&Bound<'py, PyDict>>,
     matcher: Option<Bound<'py, PyAny>>,
+    core: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
     let asked = Asked { policy, options, admission, admission_options, matcher };
@@ -41,8 +43,9 @@ pub fn replay<'py>(
     let capacity = if driver.is_infinite { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;
     let prepared = PreparedTrace::new(&trace.inner, mode, &plan);
-    let options = prepared.options(capacity).map(|options| Options { event_log: log, ..options });
-    let mut done = driver.run(py, options, |manager, link| prepared.drive(manager, link))?;
+    let options = configured(py, core, prepared.options(capacity))?;
+    let options = Options { event_log: log, ..options };
+    let mut done = driver.run(py, Ok(options), |manager, link| prepared.drive(manager, link))?;
     let dict = outcome_dict(py, &done.got)?;
     dict.set_item("prepare_seconds", prepare_seconds)?;
     dict.set_item("cached_blocks", done.manager.pool().cached())?;

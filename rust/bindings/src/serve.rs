@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
-    Fate, QueueOrder, RequestRecord, ServerOptions, ServerReport, Stopped, simulate,
+    Fate, QueueOrder, RequestRecord, ServerOptions, ServerReport, Stopped, Tiers, simulate_with,
 };
 use kvframe_trace::Mode;
 use kvframe_trace::replay::{FixedRates, PreparedTrace};
@@ -15,7 +15,9 @@ use pyo3::types::PyDict;
 
 use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
-use crate::errors::usage;
+use crate::errors::{from_core, usage};
+use crate::options::configured;
+use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
 use crate::trace::Trace;
 
@@ -38,8 +40,11 @@ fn order_of(py: Python<'_>, order: &str) -> PyResult<QueueOrder> {
 /// everything. `priorities` has one for each class of the trace. Times between arrivals are divided by
 /// `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column
 /// for each fact of the requests.
+///
+/// `tiers` are tables, `links` (bytes a second up, bytes a second down, seconds), and `prefetch` so many requests at the
+/// front of the queue have their pages brought to host memory. `core` has further options of the manager.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, profile, options=None, *, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, cache_generated=true, time_factor=1.0, every_step=false, admission=None, admission_options=None, matcher=None))]
+#[pyo3(signature = (trace, policy, capacity, profile, options=None, *, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, cache_generated=true, time_factor=1.0, every_step=false, admission=None, admission_options=None, matcher=None, tiers=None, links=vec![], prefetch=0, core=None))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -59,6 +64,10 @@ pub fn serve<'py>(
     admission: Option<&Bound<'py, PyAny>>,
     admission_options: Option<&Bound<'py, PyDict>>,
     matcher: Option<Bound<'py, PyAny>>,
+    tiers: Option<Vec<TierTable<'py>>>,
+    links: Vec<(f64, f64, f64)>,
+    prefetch: usize,
+    core: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let server = ServerOptions {
         max_num_seqs,
@@ -73,16 +82,24 @@ pub fn serve<'py>(
     };
     check(py, &server)?;
     let asked = Asked { policy, options, admission, admission_options, matcher };
-    let driver = Driver::new(py, asked)?;
+    let mut driver = Driver::new(py, asked)?;
+    let mut below = None;
+    if let Some(tiers) = tiers {
+        let (set, outside) = served_tiers::made(py, tiers, &links, prefetch)?;
+        driver = driver.with_tiers(outside);
+        let tiers = Tiers::new(set, trace.inner.block_size).map_err(|e| from_core(py, &e))?;
+        below = Some(tiers);
+    }
     let capacity = if driver.is_infinite { None } else { capacity.map(|c| c.0) };
     let plan = trace.with_plan(py, Mode::Timed, |plan, _| Arc::clone(plan))?;
     let prepared = PreparedTrace::new(&trace.inner, Mode::Timed, &plan);
     let source = profile.source.clone();
     let start = Instant::now();
-    let done = driver.run(py, prepared.options(capacity), |manager, link| {
+    let options = configured(py, core, prepared.options(capacity))?;
+    let done = driver.run(py, Ok(options), |manager, link| {
         let traced = (&trace.inner, &*plan);
         let report = match &source {
-            Source::Steps(steps) => simulate(traced, manager, link, &server, &**steps),
+            Source::Steps(steps) => simulate_with(below, traced, manager, link, &server, &**steps),
             Source::Fixed(rates) => {
                 let rates = FixedRates {
                     prefill: rates.prefill / time_factor,
@@ -134,6 +151,9 @@ fn report_dict<'py>(py: Python<'py>, report: &ServerReport) -> PyResult<Bound<'p
     dict.set_item("waiting_at_last_arrival", report.waiting_at_last_arrival)?;
     dict.set_item("last_arrival", report.last_arrival)?;
     dict.set_item("evictions", report.evictions)?;
+    if let Some(told) = &report.tiers {
+        served_tiers::report(py, told, &dict)?;
+    }
     let gaps = report.gaps.iter();
     dict.set_item("gaps", PyArray1::from_iter(py, gaps.clone().map(|&(gap, _)| gap)))?;
     dict.set_item("gap_counts", PyArray1::from_iter(py, gaps.map(|&(_, count)| count)))?;

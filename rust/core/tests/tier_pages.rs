@@ -44,6 +44,25 @@ fn a_page_on_its_way_is_nobodys() {
     tier.check_integrity().unwrap();
 }
 
+#[test]
+fn as_much_of_a_prefix_comes_in_as_there_is_room_for() {
+    let limits = TierLimits { pages: 4, in_flight: 3, backed_first: false };
+    let lru = || by_name("lru", PolicyOptions::default()).unwrap();
+    let mut tier = TierPages::new(limits, 4, lru()).unwrap();
+    let (keys, known) = (prefix(1, 6), RequestInfo::default());
+    let (stored, taken) = tier.store_some(&keys, 1, known).unwrap().unwrap();
+    assert_eq!((taken, stored.present, stored.pages.len()), (4, 0, 4));
+    // Neither a page nor a transfer more.
+    assert_eq!(tier.store_some(&prefix(2, 1), 1, known), Ok(None));
+    tier.end(stored.ticket, 4, false).unwrap();
+    // Its own beginning makes no room.
+    assert_eq!(tier.store_some(&keys, 1, known), Ok(None));
+    let (stored, taken) = tier.store_some(&prefix(2, 9), 1, known).unwrap().unwrap();
+    assert_eq!((taken, stored.evicted.len()), (4, 4));
+    tier.check_integrity().unwrap();
+    assert_eq!([0.0, 0.1, 0.95, 1.0].map(|share| limits.mark(share)), [1, 1, 4, 4]);
+}
+
 // scenario: VT63, T1, T8
 #[test]
 fn what_failed_leaves_nothing_behind_and_takes_what_follows_along() {

@@ -54,6 +54,23 @@ impl Cache<'_> {
         Ok(())
     }
 
+    /// A load has ended: its first `blocks` blocks are good.
+    pub fn loaded(&mut self, ticket: u64, blocks: u32) -> Result<(), Stopped> {
+        if !self.host.admit_load(self.manager, ticket, blocks) {
+            return Err(Stopped::ByHost);
+        }
+        self.manager.loaded(ticket, blocks)?;
+        self.host.admitted(self.manager);
+        Ok(())
+    }
+
+    /// Evicts until `free` blocks are free, or none is cached.
+    pub fn evict_until(&mut self, free: u32) -> Result<(), Stopped> {
+        self.with_victims(|manager| manager.evict_until(free))?;
+        self.manager.settle_choice();
+        Ok(())
+    }
+
     /// Does `work` once the host has named the victims that it needs; None for want of room.
     fn with_victims<T>(
         &mut self,

@@ -16,6 +16,7 @@
 //! | `cache` | the core's verbs, with policies outside the core consulted |
 //! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
+//! | [`tiers`] | tiers below the pool: what moves, over which links |
 //! | [`report`] | what came of each request, and of all |
 #![forbid(unsafe_code)]
 
@@ -30,9 +31,11 @@ pub mod report;
 mod running;
 mod scheduler;
 pub mod simulate;
+pub mod tiers;
 
 pub use cache::Stopped;
 pub use options::{QueueOrder, ServerOptions};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
-pub use simulate::simulate;
+pub use simulate::{simulate, simulate_with};
+pub use tiers::Tiers;

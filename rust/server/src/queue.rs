@@ -69,6 +69,11 @@ impl Queue {
         self.waiters.remove(waiter);
     }
 
+    /// Who waits, in the order in which they come in; by prefix, in that of their arrival.
+    pub fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
+        self.waiters.iter().map(|waiter| waiter.request)
+    }
+
     pub fn len(&self) -> usize {
         self.waiters.len()
     }

@@ -1,5 +1,7 @@
 //! What came of each request, and of all of them.
 
+use crate::tiers::report::TierReport;
+
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
@@ -25,7 +27,7 @@ pub struct RequestRecord {
     pub first_token: f64,
     /// The last one was.
     pub end: f64,
-    /// Prompt tokens found in the cache when it first came in.
+    /// Prompt tokens found in the pool when it first came in.
     pub cached_tokens: u32,
     /// Tokens computed again after preemptions.
     pub recomputed_tokens: u32,
@@ -76,4 +78,6 @@ pub struct ServerReport {
     pub last_arrival: f64,
     /// Cached blocks that were evicted.
     pub evictions: u64,
+    /// What the tiers below the pool did, where there are any.
+    pub tiers: Option<TierReport>,
 }

@@ -56,4 +56,6 @@ pub(crate) struct Progress {
     pub lost: u32,
     /// When it sampled last.
     pub last_token: f64,
+    /// Its pages are being brought to host memory, or were.
+    pub is_prefetched: bool,
 }

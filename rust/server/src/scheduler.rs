@@ -4,7 +4,7 @@
 //! memory is short, the sequence that came in last is preempted and computes again later; in a step
 //! that preempted one, no request comes in.
 
-use kvframe_core::{Manager, Request};
+use kvframe_core::{Error, Manager, Request};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
@@ -14,25 +14,31 @@ use crate::prompts::Prompts;
 use crate::queue::{Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
+use crate::tiers::Tiers;
 
 /// What decides a step.
 pub(crate) struct Scheduler<'a> {
     pub cache: Cache<'a>,
-    prompts: Prompts<'a>,
-    options: &'a ServerOptions,
-    block_size: u32,
+    pub prompts: Prompts<'a>,
+    pub options: &'a ServerOptions,
+    pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
     /// In the order in which they came in.
     pub running: Vec<Running>,
-    progress: Vec<Progress>,
+    /// They have blocks, and wait for what a tier brings.
+    pub loading: Vec<Running>,
+    pub tiers: Option<Tiers>,
+    pub progress: Vec<Progress>,
     pub records: Vec<RequestRecord>,
     /// See [`crate::report::ServerReport::found_on_return`].
     pub found_on_return: u64,
     arrived: u32,
-    asked: Request,
-    /// The manager's clock, the queue's version and the budget when no request could come in.
-    refused_at: Option<(u64, u64, u32)>,
+    /// Requests that the pool can never hold, which only its layer groups knew.
+    pub turned_away: Vec<usize>,
+    pub asked: Request,
+    /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
+    refused_at: Option<(u64, u64, u64, u32)>,
 }
 
 /// What a step is to compute.
@@ -49,6 +55,7 @@ impl<'a> Scheduler<'a> {
         host: &'a mut dyn Host,
         prompts: Prompts<'a>,
         (options, requests): (&'a ServerOptions, usize),
+        tiers: Option<Tiers>,
     ) -> Self {
         let (block_size, capacity) = (manager.options().block_size, manager.options().blocks);
         let fresh = |i| Progress {
@@ -57,6 +64,7 @@ impl<'a> Scheduler<'a> {
             sampled: 0,
             lost: 0,
             last_token: f64::NAN,
+            is_prefetched: false,
         };
         Self {
             cache: Cache { manager, host },
@@ -65,10 +73,13 @@ impl<'a> Scheduler<'a> {
             capacity,
             queue: Queue::new(options.order),
             running: Vec::new(),
+            loading: Vec::new(),
+            tiers,
             progress: (0..requests).map(fresh).collect(),
             records: vec![RequestRecord::default(); requests],
             found_on_return: 0,
             arrived: 0,
+            turned_away: Vec::new(),
             asked: Request::default(),
             refused_at: None,
             prompts,
@@ -92,10 +103,14 @@ impl<'a> Scheduler<'a> {
     /// Decides what the step at `now` computes.
     pub fn schedule(&mut self, now: f64) -> Result<Scheduled, Stopped> {
         self.cache.manager.set_time((now * 1_000.0).max(0.0) as u64);
+        self.settle_transfers(now)?;
         let mut budget = self.options.max_num_batched_tokens;
         let preempted = self.grow_all(&mut budget)?;
         if !preempted {
             self.let_in(&mut budget, now)?;
+        }
+        if self.tiers.is_some() {
+            self.prefetch_waiting()?;
         }
         let mut scheduled = Scheduled { is_steady: !preempted, ..Scheduled::default() };
         for one in &self.running {
@@ -115,12 +130,17 @@ impl<'a> Scheduler<'a> {
             self.running[at].scheduled = count;
             while count > 0 && !self.make_slots(at, count)? {
                 preempted = true;
+                if at + 1 == self.running.len() && !self.loading.is_empty() {
+                    // Those that load came in later, and can be preempted once they have landed.
+                    self.running[at].scheduled = 0;
+                    break;
+                }
                 self.preempt_last()?;
                 if at == self.running.len() {
                     return Ok(true);
                 }
             }
-            *budget -= count;
+            *budget -= self.running[at].scheduled;
             at += 1;
         }
         Ok(preempted)
@@ -135,7 +155,11 @@ impl<'a> Scheduler<'a> {
             return Ok(true);
         }
         let until = until.next_multiple_of(self.block_size).min(one.prompt + one.answer - 1);
-        let grown = self.cache.extend(one.seq, until)?;
+        let (seq, slots) = (one.seq, one.slots);
+        if self.tiers.is_some() {
+            self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size))?;
+        }
+        let grown = self.cache.extend(seq, until)?;
         if grown {
             self.running[at].slots = until;
         }
@@ -146,6 +170,7 @@ impl<'a> Scheduler<'a> {
     fn preempt_last(&mut self) -> Result<(), Stopped> {
         let Some(one) = self.running.pop() else { return Ok(()) };
         self.cache.manager.preempt(one.seq)?;
+        self.forget_below(one.seq);
         let progress = &mut self.progress[one.request];
         progress.sampled = one.sampled;
         progress.lost = one.computed;
@@ -157,16 +182,29 @@ impl<'a> Scheduler<'a> {
 
     /// Waiting requests come in while there are tokens, places and blocks.
     fn let_in(&mut self, budget: &mut u32, now: f64) -> Result<(), Stopped> {
-        while *budget > 0 && self.running.len() < self.options.max_num_seqs as usize {
-            let state = (self.cache.manager.now(), self.queue.version, *budget);
+        let places = self.options.max_num_seqs as usize;
+        while *budget > 0 && self.running.len() + self.loading.len() < places {
+            let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
+            let state = (self.cache.manager.now(), self.queue.version, version, *budget);
             if self.refused_at == Some(state) {
                 return Ok(());
             }
             let Some(waiter) = self.first_waiter()? else { return Ok(()) };
             let i = waiter.request;
             self.asked.chunk = *budget;
+            self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
-            let Some(allocation) = self.cache.allocate(&self.asked)? else {
+            let found = self.find_below(i)?;
+            let allocation = match self.cache.allocate(&self.asked) {
+                Err(Stopped::ByCore(Error::NeverFits { .. })) => {
+                    self.queue.remove(&waiter);
+                    self.records[i].fate = Fate::Rejected;
+                    self.turned_away.push(i);
+                    continue;
+                }
+                tried => tried?,
+            };
+            let Some(allocation) = allocation else {
                 self.refused_at = Some(state);
                 return Ok(());
             };
@@ -184,10 +222,18 @@ impl<'a> Scheduler<'a> {
                 scheduled: 0,
                 last_token: progress.last_token,
             };
+            if self.records[i].preemptions == 0 {
+                self.records[i].start = now;
+            }
+            match self.begin_below(one, &allocation, found)? {
+                None => continue,
+                Some(landed) => one = landed,
+            }
             one.scheduled = one.remaining().min(*budget);
             *budget -= one.scheduled;
             self.running.push(one);
-            self.note_start(i, cached, now);
+            // A load that brought less than it promised took slots along, which are free now.
+            self.make_slots(self.running.len() - 1, one.scheduled)?;
         }
         Ok(())
     }
@@ -210,13 +256,16 @@ impl<'a> Scheduler<'a> {
         failed.map_or(Ok(first), |error| Err(error.into()))
     }
 
-    fn note_start(&mut self, i: usize, cached: u32, now: f64) {
+    /// Request `i` begins behind `cached` tokens of the pool, and `loaded` ones of the tiers.
+    pub fn note_found(&mut self, i: usize, cached: u32, loaded: &[u32]) {
         let (record, lost) = (&mut self.records[i], self.progress[i].lost);
         if record.preemptions == 0 {
-            (record.start, record.cached_tokens) = (now, cached);
+            record.cached_tokens = cached;
+            self.note_loaded(i, loaded);
         } else {
-            record.recomputed_tokens += lost.saturating_sub(cached);
-            self.found_on_return += u64::from(cached.saturating_sub(lost));
+            let found = cached + loaded.iter().sum::<u32>();
+            record.recomputed_tokens += lost.saturating_sub(found);
+            self.found_on_return += u64::from(found.saturating_sub(lost));
         }
     }
 
@@ -239,11 +288,17 @@ impl<'a> Scheduler<'a> {
                     one.last_token = now;
                 }
             }
-            if one.computed / size > before / size {
+            let (has_filled, has_ended) =
+                (one.computed / size > before / size, one.sampled == one.answer);
+            if has_filled {
                 self.cache.commit(one.seq, one.computed)?;
             }
-            if one.sampled == one.answer {
+            if has_filled || has_ended {
+                self.back_up(one.seq, now)?;
+            }
+            if has_ended {
                 self.cache.manager.release(one.seq)?;
+                self.forget_below(one.seq);
                 let record = &mut self.records[one.request];
                 (record.fate, record.end) = (Fate::Finished, now);
                 ended.push(one.request);

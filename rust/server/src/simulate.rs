@@ -12,6 +12,7 @@ use crate::prompts::Prompts;
 use crate::report::ServerReport;
 use crate::running::Running;
 use crate::scheduler::{Scheduled, Scheduler};
+use crate::tiers::Tiers;
 
 /// Steps between two looks whether the host wants to stop.
 const PATIENCE: u64 = 256;
@@ -29,9 +30,29 @@ pub fn simulate(
     options: &ServerOptions,
     times: &dyn StepTime,
 ) -> Result<ServerReport, Stopped> {
+    simulate_with(None, (trace, plan), manager, host, options, times)
+}
+
+/// As [`simulate`], with tiers below the pool.
+///
+/// # Errors
+/// As there.
+pub fn simulate_with(
+    mut tiers: Option<Tiers>,
+    (trace, plan): (&Trace, &ReplayPlan),
+    manager: &mut Manager,
+    host: &mut dyn Host,
+    options: &ServerOptions,
+    times: &dyn StepTime,
+) -> Result<ServerReport, Stopped> {
     let next = next_turns(trace);
     let prompts = Prompts::new(trace, plan, &next, options);
-    let scheduler = Scheduler::new(manager, host, prompts, (options, trace.requests.len()));
+    let count = trace.requests.len();
+    if let Some(tiers) = &mut tiers {
+        tiers.set_break_even(times, options.time_factor, options.max_num_batched_tokens);
+        tiers.expect(count);
+    }
+    let scheduler = Scheduler::new(manager, host, prompts, (options, count), tiers);
     let arrivals = Arrivals::new(trace, &next, options);
     Simulation {
         scheduler,
@@ -65,15 +86,18 @@ impl Simulation<'_> {
             turns += 1;
             let is_last = self.take_arrivals();
             let scheduled = self.scheduler.schedule(self.now)?;
+            for request in self.scheduler.turned_away.drain(..) {
+                self.arrivals.ended(request, self.now);
+            }
             let waiting = self.scheduler.queue.len() as u64;
             self.report.peak_waiting = self.report.peak_waiting.max(waiting);
             if is_last {
                 self.report.waiting_at_last_arrival = waiting;
             }
             if scheduled.batch.num_tokens() == 0 {
-                match self.arrivals.next() {
-                    Some(next) => self.now = self.now.max(next.time),
-                    None => break,
+                match self.next_event() {
+                    f64::INFINITY => break,
+                    next => self.now = self.now.max(next),
                 }
                 continue;
             }
@@ -86,6 +110,7 @@ impl Simulation<'_> {
         self.report.found_on_return = self.scheduler.found_on_return;
         self.report.evictions = self.scheduler.cache.manager.stats().evictions;
         self.report.requests = self.scheduler.records;
+        self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
         Ok(self.report)
     }
 
@@ -102,20 +127,28 @@ impl Simulation<'_> {
         any && self.arrivals.next().is_none()
     }
 
+    /// When the next request arrives, or the next transfer ends.
+    fn next_event(&self) -> f64 {
+        let arrival = self.arrivals.next().map_or(f64::INFINITY, |next| next.time);
+        arrival.min(self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end))
+    }
+
     /// Advances the clock over one step, or over all following steps that would be decided the same way.
     /// Returns the number of steps.
     fn advance(&mut self, Scheduled { mut batch, is_steady }: Scheduled) -> u32 {
         let running = &self.scheduler.running;
-        let most = if is_steady && !self.options.every_step {
+        let is_quiet = self.scheduler.tiers.as_ref().is_none_or(Tiers::is_quiet);
+        let most = if is_steady && is_quiet && !self.options.every_step {
             running.iter().map(Running::quiet_steps).min().unwrap_or(1)
         } else {
             1
         };
         let owned = f64::from(self.scheduler.cache.manager.pool().referenced());
-        let next_arrival = self.arrivals.next().map_or(f64::INFINITY, |next| next.time);
+        let next_event = self.next_event();
         let mut steps = 0;
         loop {
             let start = self.now;
+            self.now = self.scheduler.wait_for_copies(start);
             let seconds = self.times.seconds(&batch) * self.options.time_factor;
             self.now += seconds;
             self.report.busy_seconds += seconds;
@@ -126,7 +159,7 @@ impl Simulation<'_> {
                 self.report.gaps.push((self.now - start, batch.n_decode));
             }
             steps += 1;
-            if steps == most || next_arrival <= self.now {
+            if steps == most || next_event <= self.now {
                 break;
             }
             batch.kv_decode += u64::from(batch.n_decode);

@@ -4,8 +4,13 @@
 use std::fmt::Write as _;
 
 use kvframe_core::Manager;
+use kvframe_core::policy::admission::{self, AdmissionOptions, Tier};
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_server::{Batch, Fate, QueueOrder, ServerOptions, ServerReport, simulate};
+use kvframe_core::tier::TierLimits;
+use kvframe_server::tiers::options::{
+    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+};
+use kvframe_server::{Batch, Fate, QueueOrder, ServerOptions, ServerReport, Tiers, simulate_with};
 use kvframe_trace::replay::{PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 use proptest::prelude::*;
@@ -43,6 +48,82 @@ struct Server {
     policy: &'static str,
     blocks: u32,
     options: ServerOptions,
+    below: Vec<Below>,
+    prefetch: usize,
+    /// Tiers share one link.
+    shares: bool,
+}
+
+/// A tier, drawn.
+#[derive(Debug, Clone)]
+struct Below {
+    admission: &'static str,
+    policy: &'static str,
+    pages: u32,
+    in_flight: u32,
+    refuses: bool,
+    backed_first: bool,
+    rate: f64,
+    latency: f64,
+    break_even: BreakEven,
+}
+
+const PAGE_BYTES: f64 = 100.0;
+
+fn belows() -> impl Strategy<Value = Vec<Below>> {
+    let admissions = ["always", "write-through", "write-back", "selective", "second-use"];
+    let chosen = (prop::sample::select(admissions.to_vec()), prop::sample::select(NAMES.to_vec()));
+    let sizes = (1u32..60, 1u32..40, any::<bool>(), any::<bool>());
+    let break_evens = vec![BreakEven::Off, BreakEven::Auto, BreakEven::Tokens(9)];
+    let speeds = (1e2f64..1e6, 0.0f64..0.05, prop::sample::select(break_evens));
+    let below = (chosen, sizes, speeds).prop_map(|((admission, policy), sizes, speeds)| {
+        let (pages, in_flight, refuses, backed_first) = sizes;
+        let (rate, latency, break_even) = speeds;
+        Below {
+            admission,
+            policy,
+            pages,
+            in_flight,
+            refuses,
+            backed_first,
+            rate,
+            latency,
+            break_even,
+        }
+    });
+    prop::collection::vec(below, 0..4)
+}
+
+fn tiers(server: &Server) -> Option<Tiers> {
+    let kinds = [Tier::Host, Tier::Disk, Tier::Remote];
+    let tier = |(place, below): (usize, &Below)| TierParts {
+        options: TierOptions {
+            kind: kinds[place],
+            limits: TierLimits {
+                pages: below.pages,
+                in_flight: below.in_flight,
+                backed_first: below.backed_first,
+            },
+            high: 0.95,
+            low: 0.8,
+            refuses: below.refuses,
+            page_bytes: PAGE_BYTES,
+            link: if server.shares { 0 } else { place },
+            break_even: below.break_even,
+        },
+        eviction: by_name(below.policy, PolicyOptions::default()).unwrap(),
+        admission: TierAdmission::Core(
+            admission::by_name(below.admission, AdmissionOptions::default()).unwrap(),
+        ),
+    };
+    let link =
+        |below: &Below| LinkOptions { read: below.rate, write: below.rate, latency: below.latency };
+    let set = TierSet {
+        tiers: server.below.iter().enumerate().map(tier).collect(),
+        links: server.below.iter().map(link).collect(),
+        prefetch: server.prefetch,
+    };
+    (!server.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
 }
 
 fn servers() -> impl Strategy<Value = Server> {
@@ -51,7 +132,9 @@ fn servers() -> impl Strategy<Value = Server> {
     let sizes = (4u32..40, 1u32..6, 1u32..40);
     let ways = (any::<bool>(), any::<bool>(), 0.25f64..4.0);
     let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways).prop_map(|((policy, order), sizes, (closed_loop, generated, load))| {
+    let tiers = (belows(), 0usize..4, any::<bool>());
+    (chosen, sizes, ways, tiers).prop_map(|((policy, order), sizes, ways, tiers)| {
+        let ((closed_loop, generated, load), (below, prefetch, shares)) = (ways, tiers);
         let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
         let options = ServerOptions {
             max_num_seqs,
@@ -62,7 +145,7 @@ fn servers() -> impl Strategy<Value = Server> {
             cache_generated: generated,
             ..ServerOptions::default()
         };
-        Server { policy, blocks, options }
+        Server { policy, blocks, options, below, prefetch, shares }
     })
 }
 
@@ -80,8 +163,10 @@ fn serve(trace: &Trace, server: &Server, every_step: bool) -> ServerReport {
     let seconds = |batch: &Batch| {
         0.0031 + 0.0007 * f64::from(batch.num_tokens()) + batch.kv_decode as f64 * 1e-5
     };
+    let traced = (trace, &plan);
+    let below = tiers(server);
     let report =
-        simulate((trace, &plan), &mut manager, &mut SilentHost, &options, &seconds).unwrap();
+        simulate_with(below, traced, &mut manager, &mut SilentHost, &options, &seconds).unwrap();
     manager.check_integrity().unwrap();
     assert_eq!((manager.num_running(), manager.pool().referenced()), (0, 0));
     report
@@ -108,7 +193,7 @@ fn check_requests(trace: &Trace, server: &Server, report: &ServerReport) {
 /// Each token is computed once, unless it was found, or lost to a preemption.
 fn check_tokens(trace: &Trace, report: &ServerReport) {
     let (mut due, mut gaps) = (0, 0);
-    for (request, record) in trace.requests.iter().zip(&report.requests) {
+    for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
         if record.fate != Fate::Finished {
             continue;
         }
@@ -116,11 +201,40 @@ fn check_tokens(trace: &Trace, report: &ServerReport) {
         due += u64::from(request.input_tokens.max(1)) + answer - 1;
         due += u64::from(record.recomputed_tokens);
         due -= u64::from(record.cached_tokens);
+        due -= loaded(report, i);
         gaps += answer - 1;
     }
     due -= report.found_on_return;
     assert_eq!(report.prefill_tokens + report.decode_tokens, due);
     assert_eq!(report.gaps.iter().map(|&(_, count)| u64::from(count)).sum::<u64>(), gaps);
+}
+
+/// Tokens that request `i` had from tiers as it first came in.
+fn loaded(report: &ServerReport, i: usize) -> u64 {
+    let columns = report.tiers.iter().flat_map(|tiers| &tiers.loaded);
+    columns.map(|column| u64::from(column[i])).sum()
+}
+
+/// What came over a link is what was due, and what went into a tier is there or was evicted.
+#[allow(clippy::float_cmp)] // whole numbers
+fn check_tiers(server: &Server, report: &ServerReport) {
+    let Some(told) = &report.tiers else { return };
+    let due: u64 = told.tiers.iter().map(|tier| tier.loaded_tokens).sum();
+    assert_eq!(told.tiers[0].read_pages * u64::from(BLOCK), due);
+    let first: u64 = (0..report.requests.len()).map(|i| loaded(report, i)).sum();
+    assert!(first <= due);
+    for (place, (tier, below)) in told.tiers.iter().zip(&server.below).enumerate() {
+        let onward = told.tiers.get(place + 1).map_or(0, |next| next.written_pages);
+        // From a store, what goes on down is read over its link, too.
+        let read = tier.read_pages + if place > 0 { onward } else { 0 };
+        assert_eq!(tier.read_bytes, read as f64 * PAGE_BYTES, "read from {place}");
+        assert_eq!(tier.written_bytes, tier.written_pages as f64 * PAGE_BYTES, "into {place}");
+        let entered = tier.written_pages
+            + if place == 0 { told.tiers[1..].iter().map(|t| t.read_pages).sum() } else { 0 };
+        assert!(tier.evicted_pages <= entered);
+        assert!(entered - tier.evicted_pages <= u64::from(below.pages));
+    }
+    assert!(told.stalled_seconds >= 0.0);
 }
 
 proptest! {
@@ -132,6 +246,7 @@ proptest! {
         let report = serve(&trace, &server, false);
         check_requests(&trace, &server, &report);
         check_tokens(&trace, &report);
+        check_tiers(&server, &report);
         // NaN differs from itself: compared as text, which has every digit.
         prop_assert_eq!(format!("{report:?}"), format!("{:?}", serve(&trace, &server, true)));
     }

@@ -7,8 +7,10 @@ pub use timed::{FixedRates, ServedTimes, nearest_rank};
 
 use std::time::Instant;
 
+use kvframe_core::policy::admission::{Ask, Offer, Verdict};
 use kvframe_core::policy::{Consult, Eviction};
 use kvframe_core::sequence::Meta;
+use kvframe_core::tier::TierPages;
 use kvframe_core::{Error, Key, Manager, Options, Request, SeqId};
 
 use crate::{Mode, NO_SESSION, ReplayPlan, Trace, TraceRequest};
@@ -95,7 +97,28 @@ pub trait Host {
         true
     }
 
-    /// That commit is done.
+    /// The same of a load that has ended with its first `blocks` blocks good.
+    fn admit_load(&mut self, _manager: &mut Manager, _ticket: u64, _blocks: u32) -> bool {
+        true
+    }
+
+    /// Makes `n` victims known to the tier at `place` below the pool. False stops the replay.
+    fn judge_tier(&mut self, _place: usize, _pages: &mut TierPages, _n: u32) -> bool {
+        false
+    }
+
+    /// What an admission policy outside the core says of pages offered to the tier at `place`; before that,
+    /// it hears of pages that a request has `seen`. `None` stops the replay.
+    fn admit_tier(
+        &mut self,
+        _place: usize,
+        _offered: (&Offer, Ask),
+        _seen: &[Key],
+    ) -> Option<Vec<Verdict>> {
+        None
+    }
+
+    /// That commit or load is done.
     fn admitted(&mut self, _manager: &mut Manager) {}
 }
 

@@ -140,6 +140,12 @@ FAMILIES = {
         "come faster than they are served, latency says how long the trace is, not how good "
         "the server is.",
     ),
+    "tiers": Family(
+        "Tiers",
+        "What tiers below the pool bring",
+        "A simulated server, without and with tiers. A tier pays where its part of the bar is "
+        "wide and the line with it runs below the line without.",
+    ),
     "over-time": Family(
         "Over time",
         "Hit rate over time",

@@ -10,6 +10,7 @@ from kvframe.bench.charts.hits import at_many, by_size
 from kvframe.bench.charts.over_time import by_request
 from kvframe.bench.charts.paired import Paired, paired
 from kvframe.bench.charts.server import by_load, by_row
+from kvframe.bench.charts.tiers import by_tier
 
 
 def differences(gathered: Gathered) -> list[Paired]:
@@ -28,4 +29,4 @@ def charts(gathered: Gathered, made: Sequence[Paired]) -> list[Chart]:
     for at, (traffic, one) in enumerate(zip(gathered.traffic, made, strict=True)):
         found += [*by_size(traffic, one, at), *by_request(traffic, at)]
     found += [chart for one in gathered.curves for chart in at_many(one)]
-    return [*found, *by_load(gathered), *by_row(gathered)]
+    return [*found, *by_load(gathered), *by_tier(gathered), *by_row(gathered)]

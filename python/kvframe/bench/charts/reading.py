@@ -128,6 +128,7 @@ def _servers(name: str, found: ServerResult) -> Gathered:
     return Gathered(
         servers=cells,
         sentences=found.verdicts,
+        host_sentences=found.tier_verdicts,
         remarks=found.remarks,
         token_bytes=found.token_bytes,
         sources=[Source(name, "simulated servers")],
@@ -145,7 +146,10 @@ def _rows(name: str, data: bytes) -> Iterator[RequestRow]:
         if list(lines.fieldnames or ()) != list(RequestRow.__struct_fields__):
             raise ConfigError(f"{name}: is no {WHAT}")
         for row in lines:
-            told = {key: value if value != "" else None for key, value in row.items()}
+            told: dict[str, object] = {
+                key: value if value != "" else None for key, value in row.items()
+            }
+            told["tier_tokens"] = msgspec.json.decode(row["tier_tokens"])
             yield msgspec.convert(told, RequestRow, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{name}: is no {WHAT}: {error}") from None

@@ -120,7 +120,7 @@ _BY_REQUEST: dict[str, tuple[str, Format, _Of]] = {
     "share of the prompt found": (
         "share of the prompt found, at most",
         "share",
-        lambda row: row.cached_tokens / row.input_tokens if row.input_tokens else None,
+        lambda row: row.found / row.input_tokens if row.input_tokens else None,
     ),
 }
 

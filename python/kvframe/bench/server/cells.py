@@ -9,10 +9,14 @@ import msgspec
 import numpy as np
 
 from kvframe import _core
+from kvframe.bench.admissions import Admission
+from kvframe.bench.configured import Configured
+from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
+from kvframe.bench.server.tiers import ServedTiers, Speed
 from kvframe.bench.traces import Source
 
 DRAIN = 0.1
@@ -29,6 +33,20 @@ class ServerPlan:
     capacity: int
     load: float
     time_factor: float = 1.0
+    admission: Admission | None = None
+    matcher: Matcher | None = None
+    tiers: ServedTiers | None = None
+
+    @property
+    def label(self) -> str:
+        """The eviction policy, and what differs besides."""
+        return f"{self.above} over {self.tiers.label}" if self.tiers else self.above
+
+    @property
+    def above(self) -> str:
+        """The policies of the pool."""
+        gate = "" if self.admission is None else f"+{self.admission.label}"
+        return self.policy.label + gate + ("" if self.matcher is None else f"/{self.matcher.label}")
 
     @property
     def group(self) -> tuple[str, int, float]:
@@ -48,6 +66,9 @@ class Server:
     class_priority: dict[str, int] = field(default_factory=dict)
     closed_loop: bool = False
     cache_generated: bool = True
+    token_bytes: int = 0
+    prefetch: int = 0
+    configured: Configured | None = None
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +83,12 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     sequence and step. ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
     was found when requests first came in, over their prompts. ``goodput`` counts requests a second
     that kept ``--sla``. ``seconds`` is what the simulation took.
+
+    ``tiers`` names the tiers below the pool. ``tier_hit_tokens`` were found in each, and in the
+    ``pool``, when requests first came in. Bytes are those of each tier's link, towards the pool and
+    away from it. From ``tier_break_even`` tokens on a load is faster than computing them, None if
+    never. ``tier_dropped_pages`` left a tier while the one below lacked them. In
+    ``stalled_seconds`` no step could run, since blocks were being copied out of the pool.
     """
 
     trace: str
@@ -107,6 +134,18 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     evictions: int
     steps: int
     seconds: float
+    tiers: str = ""
+    tier_hit_tokens: dict[str, int] = {}
+    tier_read_bytes: dict[str, float] = {}
+    tier_written_bytes: dict[str, float] = {}
+    tier_break_even: dict[str, int | None] = {}
+    tier_dropped_pages: int = 0
+    stalled_seconds: float = 0.0
+
+    @property
+    def tier_names(self) -> list[str]:
+        """The tiers below the pool, nearest first."""
+        return list(self.tier_read_bytes)
 
 
 @dataclass(frozen=True)
@@ -125,7 +164,13 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
         KVFrameError: The policy misbehaved, or the core refused the server.
     """
     trace = plan.source.trace
-    policy, options = plan.policy.engine_policy(trace.block_size)
+    size = trace.block_size
+    policy, options = plan.policy.engine_policy(size)
+    gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
+    tiers, links = None, list[Speed]()
+    if plan.tiers is not None:
+        tiers = plan.tiers.tables(server.token_bytes * size, size)
+        links = list(plan.tiers.links().values())
     raw = _core.serve(
         trace,
         policy,
@@ -140,6 +185,13 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
         closed_loop=server.closed_loop,
         cache_generated=server.cache_generated,
         time_factor=plan.time_factor,
+        admission=gate,
+        admission_options=gate_options,
+        matcher=plan.matcher.engine_policy(size) if plan.matcher else None,
+        tiers=tiers,
+        links=links,
+        prefetch=server.prefetch,
+        core=server.configured.core(size) if server.configured else None,
     )
     columns = trace.columns()
     found = times(raw, columns["output_tokens"])
@@ -157,6 +209,10 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
     span, makespan = raw["last_arrival"] - first, end - first
     drain = max(end - raw["last_arrival"], 0.0)
     cached = int(raw["cached_tokens"].sum(dtype=np.int64))
+    names = [tier.name for tier in plan.tiers.tiers] if plan.tiers else []
+    by_tier = dict(zip(names, raw.get("tiers", ()), strict=True))
+    loaded = {name: int(tier["loaded"].sum(dtype=np.int64)) for name, tier in by_tier.items()}
+    found_first = cached + sum(loaded.values())
 
     def a_second(amount: float) -> float:
         return amount / makespan if makespan else 0.0
@@ -166,7 +222,7 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
     stepped = not server.profile.is_fixed
     return ServerCell(
         trace=plan.source.name,
-        policy=plan.policy.label,
+        policy=plan.label,
         capacity_blocks=plan.capacity,
         block_size=trace.block_size,
         load=plan.load,
@@ -177,7 +233,7 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         rejected=rejected,
         unfinished=count - finished - rejected,
         saturated=bool(raw["waiting_at_last_arrival"] > 0 and drain > DRAIN * span),
-        token_hit_rate=cached / max(int(inputs.sum(dtype=np.int64)), 1),
+        token_hit_rate=found_first / max(int(inputs.sum(dtype=np.int64)), 1),
         **{f"ttft_{name}": value for name, value in ttft._asdict().items()},
         **{f"itl_{name}": value for name, value in itl._asdict().items()},
         **{f"e2e_{name}": value for name, value in e2e._asdict().items()},
@@ -194,9 +250,16 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         preemptions=int(raw["preemptions"].sum(dtype=np.int64)),
         prefill_tokens=raw["prefill_tokens"],
         decode_tokens=raw["decode_tokens"],
-        reused_tokens=cached + raw["found_on_return"],
+        reused_tokens=found_first + raw["found_on_return"],
         recomputed_tokens=int(raw["recomputed_tokens"].sum(dtype=np.int64)),
         evictions=raw["evictions"],
         steps=raw["steps"],
         seconds=raw["seconds"],
+        tiers="" if plan.tiers is None else plan.tiers.told,
+        tier_hit_tokens={"pool": cached, **loaded} if names else {},
+        tier_read_bytes={name: tier["read_bytes"] for name, tier in by_tier.items()},
+        tier_written_bytes={name: tier["written_bytes"] for name, tier in by_tier.items()},
+        tier_break_even={name: tier["break_even"] for name, tier in by_tier.items()},
+        tier_dropped_pages=raw.get("dropped_pages", 0),
+        stalled_seconds=raw.get("stalled_seconds", 0.0),
     )

@@ -10,7 +10,10 @@ from typing import Annotated
 import msgspec
 
 from kvframe.bench import capacity, policies
+from kvframe.bench.admissions import KEEP_ALL, Admission
+from kvframe.bench.configured import Configured, configured
 from kvframe.bench.locate import choose_all
+from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report
@@ -20,6 +23,7 @@ from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
 from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
 from kvframe.bench.server.sla import parse_sla
+from kvframe.bench.server.tiers import ServedTiers, configured_tiers, parse_tiers
 from kvframe.bench.server.verdict import FACTORS
 from kvframe.bench.traces import ReadOptions, Source, read
 from kvframe.config.sizes import rounded
@@ -27,6 +31,10 @@ from kvframe.errors import ConfigError
 from kvframe.registry import Registry
 from kvframe.spelling import did_you_mean
 
+POLICIES = ("lru", "foresight", "opt")
+"""Those that run where none is named, and no configuration either."""
+PREFETCH = 8
+"""Requests at the front of the queue whose pages are brought to host memory while they wait."""
 FORMATS = ("table", "json", "csv")
 ORDERS = ("fcfs", "priority", "shortest", "longest-prefix")
 CARD = "h200"
@@ -40,12 +48,17 @@ class ServerRequest:
     """What was asked, as text; every sequence may hold comma lists."""
 
     traces: Sequence[str] = ("conversation",)
-    policies: Sequence[str] = ("lru", "foresight", "opt")
+    policies: Sequence[str] = ()
+    admissions: Sequence[str] = ()
+    matchers: Sequence[str] = ()
     capacities: Sequence[str] = ()
     loads: Sequence[str] = ("1",)
     profile: str = "roofline"
     card: str | None = None
-    model_shape: str = DEFAULT
+    model_shape: str | None = None
+    config: Path | None = None
+    tiers: Sequence[str] = ()
+    prefetch: int = PREFETCH
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     order: str = "fcfs"
@@ -80,12 +93,25 @@ class ServerJob:
         self.request = request
         self._formats = one_of(request.formats, "--format", FORMATS)
         registry = Registry()
-        names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
+        found = configured(request.config, registry)
+        named = request.policies or (() if found else POLICIES)
+        names, broken = policies.expand(split_list(named, "--policy"), registry)
         choices = choose_all("eviction", names, registry)
+        if found is not None and not names:
+            choices = [found.eviction]
+        besides = _besides(request, found, registry)
+        below = parse_tiers(request.tiers, registry)
+        if below is None and found is not None:
+            below = configured_tiers(found.resolved)
         loads = [_load(text) for text in split_list(request.loads, "--load")]
         card = None if request.card is None else parse_card(request.card)
-        shape = self._shape = parse_server_shape(request.model_shape)
-        self.server = _server(request, card or CARDS[CARD], shape)
+        shape = self._shape = _shape(request, found)
+        self.server = _server(request, card or CARDS[CARD], shape, found)
+        if below is not None and self.server.profile.is_fixed:
+            raise ConfigError(
+                f"--tier: the server of --profile {self.server.profile.label} has no steps beside "
+                "which pages could move: use roofline or a table"
+            )
         if request.requests is not None:
             check_file(request.requests)
         how = ReadOptions(
@@ -97,12 +123,17 @@ class ServerJob:
         )
         sources = [read(name, how) for name in split_list(request.traces, "--trace")]
         _check_classes(self.server.class_priority, sources)
-        sizes = {source.name: self._blocks(source, card, shape) for source in sources}
+        sizes = {source.name: self._blocks(source, card, shape, found) for source in sources}
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += _remarks(self.server, card, shape, sources)
-        self.plans = _cross(sources, choices, loads, sizes)
+        if found is not None:
+            self._remarks += found.remarks([source.trace.block_size for source in sources])
+        if below is not None:
+            self._remarks += below.remarks
+        rows = [(choice, *one) for choice in choices for one in besides]
+        self.plans = _cross(sources, rows, loads, sizes, below)
 
     def run(self) -> dict[ServerPlan, Simulated]:
         """Run every simulation; with ``--requests``, write what came of each request.
@@ -126,9 +157,10 @@ class ServerJob:
         cells = {plan: one.cell for plan, one in done.items()}
         return report.ServerResult(
             cells=list(cells.values()),
-            model_shape=self.request.model_shape,
+            model_shape=self._shape.text,
             token_bytes=self._shape.token_bytes,
             verdicts=report.verdicts(cells),
+            tier_verdicts=report.tier_verdicts(cells),
             remarks=[*self.doubts, *self._remarks],
         )
 
@@ -142,14 +174,18 @@ class ServerJob:
             case _:
                 return report.text(cells, self._remarks)
 
-    def _blocks(self, source: Source, card: Card | None, shape: Shape) -> list[int]:
+    def _blocks(
+        self, source: Source, card: Card | None, shape: Shape, found: Configured | None
+    ) -> list[int]:
         """Capacities for a trace, each once; a card holds them all."""
         size = source.trace.block_size
         most = None if card is None else shape.blocks_on(card, size)
+        if not self.request.capacities and found is not None:
+            return [found.blocks(size)]
         if not self.request.capacities and most is not None:
             return [most]
-        found = capacity.parse_each(self.request.capacities or CAPACITIES, shape.kv)
-        for one in found:
+        asked = capacity.parse_each(self.request.capacities or CAPACITIES, shape.kv)
+        for one in asked:
             if most is not None and one.blocks(size) > most:
                 block = shape.token_bytes * size
                 raise ConfigError(
@@ -157,10 +193,40 @@ class ServerJob:
                     f"{rounded(one.blocks(size) * block)}; beside the weights --card "
                     f"{self.request.card} holds {most:,}, {rounded(most * block)}"
                 )
-        return list(dict.fromkeys(one.blocks(size) for one in found))
+        return list(dict.fromkeys(one.blocks(size) for one in asked))
 
 
-def _server(request: ServerRequest, card: Card, shape: Shape) -> Server:
+def _shape(request: ServerRequest, found: Configured | None) -> Shape:
+    """The served model; a configuration says what of it KV is kept, and not how large it is."""
+    if request.model_shape is not None:
+        return parse_server_shape(request.model_shape)
+    shape = parse_server_shape(DEFAULT)
+    model = None if found is None else found.resolved.config.model
+    return shape if model is None else shape._replace(kv=model)
+
+
+def _besides(
+    request: ServerRequest, found: Configured | None, registry: Registry
+) -> list[tuple[Admission | None, Matcher | None]]:
+    """Admission policies x prefix matchers; None stands for the core's own."""
+    gates: list[Admission | None] = [None]
+    indexes: list[Matcher | None] = [None]
+    if request.admissions:
+        gates = list(
+            choose_all("admission", split_list(request.admissions, "--admission"), registry)
+        )
+    elif found is not None:
+        gates = [found.admission]
+    if request.matchers:
+        indexes = list(choose_all("prefix", split_list(request.matchers, "--prefix"), registry))
+    elif found is not None:
+        indexes = [found.matcher]
+    kept = [None if gate is None or gate.label == KEEP_ALL else gate for gate in gates]
+    taken = [None if one is None or one.label == OWN else one for one in indexes]
+    return [(gate, one) for gate in kept for one in taken]
+
+
+def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured | None) -> Server:
     profile = parse_profile(request.profile, card, shape)
     order = one_of([request.order], "--order", ORDERS)[0]
     if profile.is_fixed and (request.closed_loop or order != "fcfs"):
@@ -180,6 +246,9 @@ def _server(request: ServerRequest, card: Card, shape: Shape) -> Server:
         class_priority=_class_priority(request.class_priority),
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
+        token_bytes=shape.token_bytes,
+        prefetch=request.prefetch,
+        configured=found,
     )
 
 
@@ -217,20 +286,24 @@ def _load(text: str) -> float:
 
 def _cross(
     sources: Sequence[Source],
-    choices: Sequence[Choice],
+    rows: Sequence[tuple[Choice, Admission | None, Matcher | None]],
     loads: Sequence[float],
     sizes: dict[str, list[int]],
+    tiers: ServedTiers | None,
 ) -> list[ServerPlan]:
-    """Traces x capacities x loads x policies; other time factors where there is a ranking."""
-    several = sum(not choice.replay_only for choice in choices) > 1
+    """Traces x capacities x loads x policies x without and with tiers; other time factors where
+    there is a ranking.
+    """
+    several = sum(not choice.replay_only for choice, *_ in rows) > 1 or tiers is not None
     factors = (1.0, *FACTORS) if several else (1.0,)
     return [
-        ServerPlan(source, choice, size, load, factor)
+        ServerPlan(source, choice, size, load, factor, gate, matcher, below)
         for source in sources
         for size in sizes[source.name]
         for load in dict.fromkeys(loads)
         for factor in factors
-        for choice in choices
+        for choice, gate, matcher in rows
+        for below in ((None, tiers) if tiers and not choice.replay_only else (None,))
         if factor == 1.0 or not choice.replay_only
     ]
 

@@ -12,7 +12,9 @@ import msgspec
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.requests import as_texts
 from kvframe.bench.server.summary import short
+from kvframe.bench.server.tier_verdict import tier_sentence, tier_table
 from kvframe.bench.server.verdict import Cells, sentence
 
 NOTES = (
@@ -35,12 +37,16 @@ def text(cells: Cells, remarks: Sequence[str]) -> str:
         lines += [
             f"{name}: {first.requests:,} requests, {first.capacity_blocks:,} blocks of "
             f"{first.block_size} tokens, step times {first.profile}",
+            *dict.fromkeys(f"below the pool: {cell.tiers}" for cell in shown if cell.tiers),
             "",
         ]
-        for table in (_felt(shown), _done(shown)):
+        tables = [_felt(shown), _done(shown)]
+        if any(cell.tiers for cell in shown):
+            tables.append(tier_table(shown))
+        for table in tables:
             lines += [table.title, *aligned(table), ""]
     lines += [*remarks, *NOTES, ""]
-    lines += verdicts(cells)
+    lines += verdicts(cells) + tier_verdicts(cells)
     return "\n".join(lines) + "\n"
 
 
@@ -52,6 +58,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         model_shape: As it was asked for.
         token_bytes: Bytes of a token's KV, in all layers.
         verdicts: A sentence for each trace, capacity and load.
+        tier_verdicts: Whether the tiers pay, likewise.
         remarks: What the figures depend on.
     """
 
@@ -59,15 +66,25 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     model_shape: str = ""
     token_bytes: int | None = None
     verdicts: list[str] = []
+    tier_verdicts: list[str] = []
     remarks: list[str] = []
 
 
 def verdicts(cells: Cells) -> list[str]:
     """A sentence for each trace, capacity and load."""
+    return [sentence(group) for group in _by_load(cells)]
+
+
+def tier_verdicts(cells: Cells) -> list[str]:
+    """Whether the tiers pay: a sentence for each trace, capacity and load that has some."""
+    return [said for group in _by_load(cells) if (said := tier_sentence(group))]
+
+
+def _by_load(cells: Cells) -> list[Cells]:
     groups: dict[tuple[str, int, float], Cells] = defaultdict(dict)
     for plan, cell in cells.items():
         groups[plan.group][plan] = cell
-    return [sentence(group) for group in groups.values()]
+    return list(groups.values())
 
 
 def json(result: ServerResult) -> str:
@@ -80,7 +97,7 @@ def comma_separated(cells: Sequence[ServerCell]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(ServerCell.__struct_fields__)
-    writer.writerows(msgspec.structs.astuple(cell) for cell in cells)
+    writer.writerows(map(as_texts, cells))
     return out.getvalue()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from kvframe.bench.server.cells import ServerPlan, Simulated
 from kvframe.errors import ConfigError
@@ -15,7 +16,11 @@ FATES = ("unfinished", "finished", "rejected")
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in a simulation. Times are seconds of the trace's clock; None: it never came."""
+    """A request in a simulation. Times are seconds of the trace's clock; None: it never came.
+
+    ``cached_tokens`` were found in the pool, ``tier_tokens`` came from each tier, as it first came
+    in.
+    """
 
     trace: str
     policy: str
@@ -32,6 +37,20 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     recomputed_tokens: int
     preemptions: int
+    tier_tokens: dict[str, int] = {}
+
+    @property
+    def found(self) -> int:
+        """Prompt tokens that need not be computed as it first came in."""
+        return self.cached_tokens + sum(self.tier_tokens.values())
+
+
+def as_texts(row: msgspec.Struct) -> tuple[object, ...]:
+    """Its fields for a line of CSV; tables as JSON."""
+    return tuple(
+        msgspec.json.encode(value).decode() if isinstance(value, dict) else value
+        for value in msgspec.structs.astuple(row)
+    )
 
 
 def check_file(path: Path) -> None:
@@ -58,7 +77,7 @@ def write_requests(path: Path, simulated: Iterable[tuple[ServerPlan, Simulated]]
     with path.open("w", newline="", encoding="utf-8") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(RequestRow.__struct_fields__)
-        writer.writerows(msgspec.structs.astuple(row) for row in rows)
+        writer.writerows(map(as_texts, rows))
 
 
 def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
@@ -70,6 +89,11 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
         *(trace[name].tolist() for name in ("input_tokens", "output_tokens")),
         *(own[name].tolist() for name in ("cached_tokens", "recomputed_tokens", "preemptions")),
     )
+    tiers = own.get("tiers", ())
+    names = one.cell.tier_names
+    loaded = [()] * len(own["fate"])
+    if tiers:
+        loaded = np.array([tier["loaded"] for tier in tiers]).T.tolist()
     for at, row in enumerate(zip(*columns, strict=True)):
         fate, arrival, start, first_token, end, tokens, answer, cached, again, preemptions = row
         yield RequestRow(
@@ -88,6 +112,7 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
             cached_tokens=cached,
             recomputed_tokens=again,
             preemptions=preemptions,
+            tier_tokens=dict(zip(names, loaded[at], strict=True)),
         )
 
 

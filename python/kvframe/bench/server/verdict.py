@@ -24,9 +24,16 @@ def sentence(cells: Cells) -> str:
     Args:
         cells: Its simulations, those of all time factors.
     """
+    cells = _in_place(cells)
     plan, first = next(iter(cells.items()))
     where = f"{plan.source.name}, load {plan.load:g}, {first.capacity_blocks} blocks"
     return f"{where}: {_judged(cells)}{_lost(first)}{_saturated(first)}."
+
+
+def _in_place(cells: Cells) -> Cells:
+    """Those with the tiers that were asked for."""
+    below = {plan: cell for plan, cell in cells.items() if plan.tiers is not None}
+    return below or cells
 
 
 def _judged(cells: Cells) -> str:
@@ -41,7 +48,8 @@ def _judged(cells: Cells) -> str:
         factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
         for factor in FACTORS
     }
-    return f"{said}; {field.outlasts(others)}" if all(others.values()) else said
+    several = len(field.cells) > 1 and all(others.values())
+    return f"{said}; {field.outlasts(others)}" if several else said
 
 
 def _by_goodput(tried: Cells) -> bool:

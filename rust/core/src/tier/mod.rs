@@ -9,6 +9,8 @@
 
 mod chain;
 mod check;
+mod entry;
+mod ordered;
 mod pages;
 mod prefix;
 mod queue;
@@ -17,6 +19,8 @@ mod switch;
 mod transfers;
 mod victims;
 
+pub use entry::{PageUses, let_in, occasion_of, offer_pages};
+pub use ordered::OrderedKeys;
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};
 pub(crate) use prefix::Place;
 pub use queue::BlockQueue;

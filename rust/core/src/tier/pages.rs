@@ -26,6 +26,13 @@ pub struct TierLimits {
     pub backed_first: bool,
 }
 
+impl TierLimits {
+    /// Pages of a share of the tier, such as its high mark; at least one.
+    pub fn mark(&self, share: f64) -> u32 {
+        ((share * f64::from(self.pages) + 0.5).floor() as u32).max(1)
+    }
+}
+
 /// Pages that are to come in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreResult {
@@ -99,6 +106,11 @@ impl TierPages {
     /// The blocks and their policy.
     pub fn tier(&mut self) -> &mut TierPolicy {
         &mut self.tier
+    }
+
+    /// What it may do at once.
+    pub fn limits(&self) -> TierLimits {
+        self.limits
     }
 
     /// (free, cached, owned) pages.
@@ -181,6 +193,38 @@ impl TierPages {
         let pages = chain[present as usize..].to_vec();
         let ticket = self.open(true, chain, wanted, parts);
         Ok(StoreResult { ticket, present, pages, evicted })
+    }
+
+    /// As [`TierPages::store`], of as much of the prefix as there is room for now: the pages of it that are
+    /// here then. `None` if there is room for none.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`]. Nothing has changed.
+    pub fn store_some(
+        &mut self,
+        keys: &[Key],
+        parts: u32,
+        known: RequestInfo<'_>,
+    ) -> Result<Option<(StoreResult, u32)>> {
+        let all = keys.len() as u32;
+        match self.store(keys, parts, known) {
+            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => {}
+            settled => return settled.map(|stored| Some((stored, all))),
+        }
+        let (free, cached, _) = self.counts();
+        let present = self.present(keys);
+        let flight =
+            if self.moving > 0 { self.limits.in_flight.saturating_sub(self.moving) } else { all };
+        let room = (free + cached).saturating_sub(present);
+        let fits = room.min(flight).min((all - present).saturating_sub(1));
+        if fits == 0 {
+            return Ok(None);
+        }
+        let taken = present + fits;
+        match self.store(&keys[..taken as usize], parts, known) {
+            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => Ok(None),
+            settled => settled.map(|stored| Some((stored, taken))),
+        }
     }
 
     /// Opens the pages of a prefix from the place `from` on, for `parts` movers to read; `used` if a

@@ -191,6 +191,14 @@ impl TierPages {
         Ok((late, forgotten))
     }
 
+    /// How many pages move in a transfer that has not ended.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTicket`].
+    pub fn moving_of(&self, ticket: u64) -> Result<u32> {
+        self.position(ticket).map(|at| self.transfers[at].moving)
+    }
+
     /// The index of a transfer that has not ended. Ended transfers may still be in the list until they
     /// retire; they are not found.
     fn position(&self, ticket: u64) -> Result<usize> {

@@ -132,6 +132,11 @@ pub trait Admit: Send {
         false
     }
 
+    /// Whether it judges by how often blocks were used in the tier above; otherwise uses need no count.
+    fn wants_uses(&self) -> bool {
+        true
+    }
+
     /// Tells the policy that a sequence has found or computed these blocks, before `admit` is asked about
     /// them. Each block is named once per request. A request that comes back after a preemption names none.
     fn seen(&mut self, _keys: &[Key]) {}

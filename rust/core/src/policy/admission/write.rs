@@ -15,6 +15,10 @@ impl Admit for WriteBack {
         "write-back"
     }
 
+    fn wants_uses(&self) -> bool {
+        false
+    }
+
     fn admit(&mut self, _: &Offer, ask: Ask, out: &mut [Verdict]) {
         if ask.tier != Tier::Gpu && ask.occasion != Occasion::Evicted {
             out.fill(Verdict::Drop);
@@ -45,6 +49,10 @@ impl<const USES: u32> Configured for WrittenAt<USES> {
 impl<const USES: u32> Admit for WrittenAt<USES> {
     fn name(&self) -> &'static str {
         if USES == 1 { "write-through" } else { "selective" }
+    }
+
+    fn wants_uses(&self) -> bool {
+        self.uses > 1
     }
 
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]) {

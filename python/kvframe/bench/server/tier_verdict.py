@@ -1,0 +1,133 @@
+"""Whether tiers below the pool pay, and whether that outlasts an error in the step times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvframe.bench.report import Table
+from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.summary import short
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells
+
+PAYS, COSTS, MIXED, ALL_THE_SAME = "pays", "costs", "mixed", "makes no difference"
+
+
+class _Pair(NamedTuple):
+    """One policy at one time factor, without and with tiers."""
+
+    without: ServerCell
+    below: ServerCell
+
+    @property
+    def says(self) -> str:
+        """By mean and P99 of the time to the first token: changes within `ALIKE` count as none."""
+        changes = [change for change in (self.mean, self.late) if change is not None]
+        better = any(change < -ALIKE for change in changes)
+        worse = any(change > ALIKE for change in changes)
+        if better and worse:
+            return MIXED
+        return PAYS if better else COSTS if worse else ALL_THE_SAME
+
+    @property
+    def mean(self) -> float | None:
+        return _change(self.without.ttft_mean, self.below.ttft_mean)
+
+    @property
+    def late(self) -> float | None:
+        return _change(self.without.ttft_p99, self.below.ttft_p99)
+
+
+def tier_sentence(cells: Cells) -> str:
+    """The verdict on the tiers at one trace, capacity and load; empty where there are none.
+
+    It is of the first policy that an engine can run.
+
+    Args:
+        cells: The simulations of all time factors.
+    """
+    plan = next((plan for plan in cells if plan.tiers and not plan.policy.replay_only), None)
+    if plan is None or plan.tiers is None:
+        return ""
+    pairs = {factor: _pair(cells, plan, factor) for factor in (1.0, *FACTORS)}
+    pair = pairs[1.0]
+    if pair is None:
+        return ""
+    below, without = pair.below, pair.without
+    where = f"{plan.source.name}, load {plan.load:g}, {below.capacity_blocks} blocks"
+    told = {
+        PAYS: "pays",
+        COSTS: "costs more than it saves",
+        MIXED: "helps some and keeps others waiting",
+        ALL_THE_SAME: f"makes no difference of more than {ALIKE:.0%}",
+    }
+    others = [one for factor, one in pairs.items() if factor != 1.0 and one is not None]
+    same = all(one.says == pair.says for one in others)
+    survives = (
+        "the verdict survives step times of 0.7 and 1.4 times these"
+        if same
+        else f"with step times of 0.7 and 1.4 times these it {' and '.join(o.says for o in others)}"
+    )
+    shares = ", ".join(f"{share:.1%} {name}" for name, share in _shares(below).items())
+    saturated = (
+        "; saturated with the tier too: lower the load for times that users would feel"
+        if below.saturated
+        else "; saturated without the tier, and not with it"
+        if without.saturated
+        else ""
+    )
+    return (
+        f"{where}: {plan.tiers.label} below the pool {told[pair.says]} under {plan.above}, mean "
+        f"TTFT {short(without.ttft_mean)} -> {short(below.ttft_mean)} s{_signed(pair.mean)}, P99 "
+        f"{short(without.ttft_p99)} -> {short(below.ttft_p99)} s{_signed(pair.late)}; prompt "
+        f"tokens found {without.token_hit_rate:.1%} -> {below.token_hit_rate:.1%} ({shares}); "
+        f"{survives}{saturated}."
+    )
+
+
+def _pair(cells: Cells, plan: ServerPlan, factor: float) -> _Pair | None:
+    found = {
+        other.tiers is not None: cell
+        for other, cell in cells.items()
+        if other.above == plan.above and other.time_factor == factor
+    }
+    return _Pair(found[False], found[True]) if len(found) == 2 else None
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    return after / before - 1 if before and after is not None else None
+
+
+def _signed(change: float | None) -> str:
+    return "" if change is None else f" ({change:+.0%})"
+
+
+def _shares(cell: ServerCell) -> dict[str, float]:
+    """Parts of the prompt tokens, by where they were found."""
+    found = sum(cell.tier_hit_tokens.values())
+    rate = cell.token_hit_rate
+    return {
+        name: rate * tokens / found if found else 0.0
+        for name, tokens in cell.tier_hit_tokens.items()
+    }
+
+
+def tier_table(cells: Sequence[ServerCell]) -> Table:
+    """What each tier gave, and what it took."""
+    header = ["policy", "load", "tier", "hit", "tokens found", "GB up", "GB down", "pays from"]
+    header += ["dropped", "stalled s"]
+    table = Table("What the tiers do", header)
+    for cell in cells:
+        shares = _shares(cell)
+        for name, tokens in cell.tier_hit_tokens.items():
+            row = [cell.policy, f"{cell.load:g}", name, f"{shares[name]:.4f}", f"{tokens:,}"]
+            if name not in cell.tier_read_bytes:
+                table.rows.append([*row, *["-"] * 3, f"{cell.tier_dropped_pages:,}",
+                                   short(cell.stalled_seconds)])  # fmt: skip
+                continue
+            pays = cell.tier_break_even[name]
+            row += [short(cell.tier_read_bytes[name] / 1e9)]
+            row += [short(cell.tier_written_bytes[name] / 1e9)]
+            row += ["never" if pays is None else f"{pays:,} tokens", "-", "-"]
+            table.rows.append(row)
+    return table

@@ -1,0 +1,306 @@
+"""The tiers below a simulated server's pool, and the links over which their pages travel.
+
+``--tier host=40GiB,read=50GB/s,write=50GB/s,latency=20us,eviction=lru,admission=write-back``, or
+``[[tiers]]`` of a kvframe.toml, which has the same keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvframe.bench import admissions, policies
+from kvframe.bench.admissions import Admission
+from kvframe.bench.options import OptionOrigins, keyed
+from kvframe.bench.policies import Choice
+from kvframe.config import Resolved, TierConfig
+from kvframe.config.environment import EnvText
+from kvframe.config.sizes import UNITS, parse_bytes, rounded
+from kvframe.config.tiers import ResolvedTier
+from kvframe.config.values import build
+from kvframe.errors import ConfigError
+from kvframe.registry import Registry
+from kvframe.spelling import did_you_mean
+
+
+class Speed(NamedTuple):
+    """A link.
+
+    Attributes:
+        read: Bytes a second towards the pool.
+        write: Bytes a second away from it.
+        latency: Seconds that a transfer takes besides.
+    """
+
+    read: float
+    write: float
+    latency: float
+
+
+ASSUMED = {
+    "host": Speed(50e9, 50e9, 20e-6),
+    "disk": Speed(6e9, 3e9, 100e-6),
+    "remote": Speed(10e9, 10e9, 200e-6),
+}
+"""Links where nothing is said of them: PCIe 5.0, a fast NVMe disk, 100 Gbit/s."""
+
+_RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class ServedTier:
+    """A tier of a simulated server.
+
+    Attributes:
+        name: As it was asked for.
+        kind: ``host``, ``disk`` or ``remote``.
+        config: Every key.
+        eviction: Its eviction policy.
+        admission: Its admission policy.
+        speed: Of its link.
+        link: The name of its link; tiers that name one share it.
+        pages: What fits, where the configuration has counted it, of ``page_tokens`` tokens each.
+        page_tokens: See ``pages``.
+        assumed: Keys of its link of which nothing was said.
+    """
+
+    name: str
+    kind: str
+    config: TierConfig
+    eviction: Choice
+    admission: Admission
+    speed: Speed
+    link: str
+    pages: int | None = None
+    page_tokens: int = 0
+    assumed: tuple[str, ...] = ()
+
+    def pages_of(self, page_bytes: int, block_size: int) -> int:
+        """Pages that fit, of so many bytes.
+
+        Raises:
+            ConfigError: Not one does.
+        """
+        if self.pages is not None:
+            pages = self.pages * self.page_tokens // block_size
+        elif isinstance(self.config.capacity, int):
+            pages = self.config.capacity
+        else:
+            pages = (parse_bytes(self.config.capacity) or 0) // page_bytes
+        if pages < 1:
+            raise ConfigError(
+                f"tier {self.name}: {self.config.capacity} holds no page of {rounded(page_bytes)}"
+            )
+        return pages
+
+    def table(self, page_bytes: int, block_size: int, link: int) -> dict[str, Any]:
+        """The same for the core."""
+        config = self.config
+        policy, options = self.eviction.engine_policy(block_size)
+        gate, gate_options = self.admission.engine_policy(block_size)
+        stored = page_bytes / 2 if config.quantise == "fp8" else float(page_bytes)
+        return {
+            "kind": self.kind,
+            "pages": self.pages_of(page_bytes, block_size),
+            "in_flight": config.in_flight,
+            "backed_first": config.backed_first,
+            "high": config.high,
+            "low": config.low,
+            "refuses": config.when_full == "refuse",
+            "page_bytes": stored,
+            "link": link,
+            "break_even": _break_even(config, self.name),
+            "eviction": policy,
+            "eviction_options": options,
+            "admission": gate,
+            "admission_options": gate_options,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ServedTiers:
+    """All tiers, host memory first."""
+
+    tiers: tuple[ServedTier, ...]
+
+    @property
+    def label(self) -> str:
+        """Their names."""
+        return "+".join(tier.name for tier in self.tiers)
+
+    @property
+    def told(self) -> str:
+        """What they are, in a few words."""
+        said = []
+        for tier in self.tiers:
+            size = tier.config.capacity
+            size = f"{size:,} pages" if isinstance(size, int) else size
+            said.append(
+                f"{tier.name} {size}, {tier.speed.read / 1e9:g} GB/s up, "
+                f"{tier.speed.write / 1e9:g} GB/s down, {tier.admission.label}"
+            )
+        return "; ".join(said)
+
+    def links(self) -> dict[str, Speed]:
+        """Each link once, in the order of the tiers."""
+        found: dict[str, Speed] = {}
+        for tier in self.tiers:
+            if tier.link not in found or not tier.assumed:
+                found[tier.link] = tier.speed
+        return found
+
+    def tables(self, page_bytes: int, block_size: int) -> list[dict[str, Any]]:
+        """The tiers for the core; policies are made anew.
+
+        Raises:
+            ConfigError: A tier holds no page.
+            PluginError: A policy cannot be made.
+        """
+        names = list(self.links())
+        return [tier.table(page_bytes, block_size, names.index(tier.link)) for tier in self.tiers]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What figures with these tiers depend on."""
+        said = []
+        for tier in self.tiers:
+            if tier.assumed:
+                said.append(
+                    f"tier {tier.name}: {' and '.join(tier.assumed)} of its link were not given: "
+                    f"{tier.speed.read / 1e9:g} GB/s up, {tier.speed.write / 1e9:g} GB/s down and "
+                    f"{tier.speed.latency * 1e6:g} us were taken."
+                )
+            if tier.config.compression != "none" or tier.config.timeout_ms is not None:
+                said.append(
+                    f"tier {tier.name}: compression and timeout_ms are not simulated; nothing "
+                    "fails here."
+                )
+        return said
+
+
+def parse_tiers(texts: Sequence[str], registry: Registry) -> ServedTiers | None:
+    """The tiers of ``--tier``, nearest first; None if there are none.
+
+    Raises:
+        ConfigError: A key that no tier has, an impossible value, or tiers in another order.
+        PluginError: An unknown or broken policy.
+    """
+    tiers = [_parse(text, registry) for text in texts]
+    return _checked(tiers, "--tier") if tiers else None
+
+
+def _parse(text: str, registry: Registry) -> ServedTier:
+    name, equals, rest = text.partition("=")
+    where = f"--tier {text}"
+    if not equals or name not in ASSUMED:
+        near = did_you_mean(name, ASSUMED)
+        raise ConfigError(f"{where}: must begin with host=, disk= or remote= and a size{near}")
+    size, *pairs = rest.split(",")
+    given = keyed(pairs, where)
+    eviction = policies.choose(str(given.pop("eviction", EnvText("lru"))), registry)
+    gate = admissions.choose(str(given.pop("admission", EnvText("write-through"))), registry)
+    capacity = int(size) if size.isdigit() else size
+    values = {**given, "name": name, "capacity": capacity}
+    config: TierConfig = build(TierConfig, values, "", OptionOrigins(where))
+    if isinstance(capacity, str) and parse_bytes(capacity) is None:
+        raise ConfigError(f"{where}: {size}: must be pages, or bytes with a unit ({UNITS})")
+    return _served(config, name, eviction, gate, where)
+
+
+def configured_tiers(resolved: Resolved) -> ServedTiers | None:
+    """The tiers of a configuration; None if it has none.
+
+    Raises:
+        ConfigError: A link's speed is impossible, or several layer groups lie above.
+    """
+    size, groups = resolved.config.cache.block_size, resolved.config.groups
+    if resolved.tiers and (len(groups) > 1 or groups[0].kind != "full"):
+        names = ", ".join(f"{group.name} ({group.kind})" for group in groups)
+        raise ConfigError(
+            f"groups: {names}: tiers are simulated below one group of full attention; leave "
+            "[[tiers]] or the groups out"
+        )
+    tiers = [_configured(tier, size, place == 0) for place, tier in enumerate(resolved.tiers)]
+    return _checked(tiers, "[[tiers]]") if tiers else None
+
+
+def _configured(tier: ResolvedTier, size: int, is_first: bool) -> ServedTier:
+    shared = tier.store is not None and tier.store.loaded.descriptor.shared
+    kind = "host" if is_first else "remote" if shared else "disk"
+    served = _served(
+        tier.config, kind, Choice.of(tier.eviction), Admission.of(tier.admission),
+        f"tier {tier.config.name}",
+    )  # fmt: skip
+    return ServedTier(
+        **{**served.__dict__, "name": tier.config.name, "pages": tier.pages, "page_tokens": size}
+    )
+
+
+def _served(
+    config: TierConfig, kind: str, eviction: Choice, admission: Admission, where: str
+) -> ServedTier:
+    if eviction.replay_only and eviction.name != "opt":
+        raise ConfigError(f"{where}: {eviction.label} ranks no pages of a tier: take another")
+    assumed = tuple(key for key in ("read", "write", "latency") if getattr(config, key) is None)
+    taken = ASSUMED[kind]
+    speed = Speed(
+        taken.read if config.read is None else _rate(config.read, f"{where}: read"),
+        taken.write if config.write is None else _rate(config.write, f"{where}: write"),
+        taken.latency if config.latency is None else _time(config.latency, f"{where}: latency"),
+    )
+    _break_even(config, where)
+    return ServedTier(
+        config.name, kind, config, eviction, admission, speed, config.link or config.name,
+        assumed=assumed,
+    )  # fmt: skip
+
+
+def _checked(tiers: Sequence[ServedTier], where: str) -> ServedTiers:
+    names = [tier.name for tier in tiers]
+    for place, tier in enumerate(tiers):
+        if (place == 0) != (tier.kind == "host"):
+            raise ConfigError(f"{where}: host memory is the first tier, and no other is")
+        if tier.name in names[:place]:
+            raise ConfigError(f"{where}: two tiers have the name {tier.name}")
+        told = (one for one in tiers if one.link == tier.link and not one.assumed)
+        first = next(told, tier)
+        if not tier.assumed and not np.allclose(first.speed, tier.speed, rtol=1e-9, atol=0):
+            raise ConfigError(
+                f"{where}: {first.name} and {tier.name} share the link {tier.link}: give both the "
+                "same read, write and latency, or say them once"
+            )
+    return ServedTiers(tuple(tiers))
+
+
+def _rate(text: str, where: str) -> float:
+    found = _RATE.fullmatch(text)
+    size = parse_bytes(found[1]) if found else None
+    if not size:
+        raise ConfigError(f"{where} = {text}: must be bytes a second, such as 50GB/s")
+    return float(size)
+
+
+def _time(text: str, where: str) -> float:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{where} = {text}: must be a time such as 20us or 1ms")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _break_even(config: TierConfig, where: str) -> int | None:
+    """Tokens below which nothing is loaded; None where they follow from the times, 0 for none."""
+    told = config.break_even
+    if isinstance(told, int):
+        return told
+    if told == "auto":
+        return None
+    if str(told).isdigit():
+        return int(told)
+    near = did_you_mean(told, ("auto",))
+    raise ConfigError(f"{where}: break_even = {told}: must be tokens, or auto{near}")

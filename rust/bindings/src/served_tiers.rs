@@ -1,0 +1,126 @@
+//! The tiers of a simulated server, made from what Python said of them.
+
+use kvframe_core::policy::admission::Tier;
+use kvframe_core::tier::TierLimits;
+use kvframe_server::tiers::options::{
+    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+};
+use kvframe_server::tiers::report::{TierCounts, TierReport};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::errors::from_core;
+use crate::policy::admission::{PyAdmission, make_admission};
+use crate::policy::eviction::make_policy;
+use crate::policy::host::Outside;
+
+/// The policies of a tier that lie outside the core.
+pub(crate) struct OutsideTier {
+    pub(crate) eviction: Outside,
+    pub(crate) admission: Option<PyAdmission>,
+}
+
+/// A tier, as `kvframe.bench.server.tiers` says it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TierTable<'py> {
+    kind: String,
+    pages: u32,
+    in_flight: u32,
+    backed_first: bool,
+    high: f64,
+    low: f64,
+    refuses: bool,
+    page_bytes: f64,
+    link: usize,
+    /// Tokens; None where it follows from the times.
+    break_even: Option<u32>,
+    eviction: Bound<'py, PyAny>,
+    eviction_options: Option<Bound<'py, PyDict>>,
+    admission: Bound<'py, PyAny>,
+    admission_options: Option<Bound<'py, PyDict>>,
+}
+
+/// The tiers, and what of their policies lies outside the core. A link is (bytes a second up, bytes a second
+/// down, seconds).
+pub(crate) fn made(
+    py: Python<'_>,
+    tiers: Vec<TierTable<'_>>,
+    links: &[(f64, f64, f64)],
+    prefetch: usize,
+) -> PyResult<(TierSet, Vec<OutsideTier>)> {
+    let mut outside = Vec::new();
+    let mut parts = Vec::new();
+    for told in tiers {
+        let eviction = make_policy(py, &told.eviction, told.eviction_options.as_ref())?;
+        let asked = (Some(&told.admission), told.admission_options.as_ref());
+        let (policy, admission) = make_admission(py, asked.0, asked.1)?;
+        let options = TierOptions {
+            kind: Tier::from_name(&told.kind).map_err(|e| from_core(py, &e))?,
+            limits: TierLimits {
+                pages: told.pages,
+                in_flight: told.in_flight,
+                backed_first: told.backed_first,
+            },
+            high: told.high,
+            low: told.low,
+            refuses: told.refuses,
+            page_bytes: told.page_bytes,
+            link: told.link,
+            break_even: match told.break_even {
+                None => BreakEven::Auto,
+                Some(0) => BreakEven::Off,
+                Some(tokens) => BreakEven::Tokens(tokens),
+            },
+        };
+        let is_outside = admission.python.is_some();
+        parts.push(TierParts {
+            options,
+            eviction: eviction.eviction,
+            admission: if is_outside {
+                TierAdmission::Outside
+            } else {
+                TierAdmission::Core(policy)
+            },
+        });
+        outside.push(OutsideTier { eviction: eviction.outside, admission: admission.python });
+    }
+    let link = |&(read, write, latency): &(f64, f64, f64)| LinkOptions { read, write, latency };
+    let set = TierSet { tiers: parts, links: links.iter().map(link).collect(), prefetch };
+    Ok((set, outside))
+}
+
+/// What the tiers did: a dict for each, with a column of the requests; and counts of all of them.
+pub(crate) fn report<'py>(
+    py: Python<'py>,
+    told: &TierReport,
+    into: &Bound<'py, PyDict>,
+) -> PyResult<()> {
+    let tiers = PyList::empty(py);
+    for (counts, loaded) in told.tiers.iter().zip(&told.loaded) {
+        let TierCounts {
+            loaded_tokens,
+            read_bytes,
+            written_bytes,
+            read_pages,
+            written_pages,
+            evicted_pages,
+            break_even,
+        } = *counts;
+        let dict = PyDict::new(py);
+        dict.set_item("loaded_tokens", loaded_tokens)?;
+        dict.set_item("read_bytes", read_bytes)?;
+        dict.set_item("written_bytes", written_bytes)?;
+        dict.set_item("read_pages", read_pages)?;
+        dict.set_item("written_pages", written_pages)?;
+        dict.set_item("evicted_pages", evicted_pages)?;
+        dict.set_item("break_even", break_even)?;
+        dict.set_item("loaded", PyArray1::from_slice(py, loaded))?;
+        tiers.append(dict)?;
+    }
+    into.set_item("tiers", tiers)?;
+    into.set_item("deferred", told.deferred)?;
+    into.set_item("dropped_pages", told.dropped_pages)?;
+    into.set_item("stalled_seconds", told.stalled_seconds)
+}

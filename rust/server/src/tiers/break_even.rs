@@ -1,0 +1,69 @@
+//! From which length on a load is faster than computing.
+
+use super::Tiers;
+use super::options::BreakEven;
+use crate::profile::{Batch, StepTime};
+
+/// Lengths beyond this many tokens are not looked at.
+const LONGEST: u32 = 1 << 20;
+
+impl Tiers {
+    /// Works out from which length on a load from each tier pays, and from which on each loads.
+    pub(crate) fn set_break_even(&mut self, times: &dyn StepTime, factor: f64, chunk: u32) {
+        for place in 0..self.levels.len() {
+            let pays = self.break_even(place, &|tokens| factor * compute(times, tokens, chunk));
+            self.report.tiers[place].break_even = pays;
+            self.least[place] = match self.levels[place].options.break_even {
+                BreakEven::Off => 0,
+                BreakEven::Auto => pays.unwrap_or(u32::MAX),
+                BreakEven::Tokens(least) => least,
+            };
+        }
+    }
+
+    /// The fewest tokens, in whole pages, that come from a tier faster than they are computed.
+    fn break_even(&self, place: usize, compute: &dyn Fn(u32) -> f64) -> Option<u32> {
+        let size = self.block_size;
+        let pays = |pages: u32| self.load_seconds(place, pages) <= compute(pages * size);
+        let last = (LONGEST / size).max(1);
+        let high = (0..u32::BITS).map(|bit| last.min(1 << bit)).find(|&pages| pays(pages))?;
+        // Computing grows faster than loading: once ahead, the load stays ahead.
+        let (mut low, mut high) = (high / 2 + 1, high);
+        while low < high {
+            let middle = low.midpoint(high);
+            if pays(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(high * size)
+    }
+
+    /// Seconds for pages of a tier to come to the pool over free links.
+    fn load_seconds(&self, place: usize, pages: u32) -> f64 {
+        let hops = if place > 0 { vec![place, 0] } else { vec![0] };
+        let seconds = |place: usize| {
+            let options = &self.levels[place].options;
+            self.links[options.link].read_seconds(f64::from(pages) * options.page_bytes)
+        };
+        hops.into_iter().map(seconds).sum()
+    }
+}
+
+/// Seconds that a prompt of so many tokens takes beyond the one token that is always computed.
+fn compute(times: &dyn StepTime, tokens: u32, chunk: u32) -> f64 {
+    let seconds = |computed: u32, count: u32| {
+        let mut batch = Batch::default();
+        batch.add(computed, count, false);
+        times.seconds(&batch)
+    };
+    let (mut done, mut total) = (0, -seconds(tokens, 1));
+    let tokens = tokens + 1;
+    while done < tokens {
+        let count = (tokens - done).min(chunk);
+        total += seconds(done, count);
+        done += count;
+    }
+    total
+}

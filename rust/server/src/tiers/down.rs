@@ -1,0 +1,126 @@
+//! From the pool to host memory: a sequence's blocks, or blocks that are about to be evicted.
+
+use std::collections::HashSet;
+
+use kvframe_core::policy::admission::Occasion;
+use kvframe_core::{Key, SeqId};
+
+use super::link::Way;
+use super::request::Known;
+use super::{Errand, Tiers};
+use crate::cache::{Cache, Stopped};
+
+/// Blocks that an operation of the pool needs, of those without an owner.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room(pub u32);
+
+impl Tiers {
+    /// A sequence that serves a request has begun.
+    pub(super) fn remember(&mut self, seq: SeqId, known: &Known) {
+        self.requests.insert(seq, known.clone());
+    }
+
+    /// A sequence has ended.
+    pub(crate) fn forget(&mut self, seq: SeqId) {
+        self.requests.remove(&seq);
+    }
+
+    /// Backs up what a sequence has computed by `now`, as far as host memory lets it in.
+    pub(crate) fn back_up(
+        &mut self,
+        cache: &mut Cache<'_>,
+        seq: SeqId,
+        now: f64,
+    ) -> Result<(), Stopped> {
+        self.now = now;
+        let size = self.block_size;
+        let rows = cache.manager.num_readable_tokens(seq)? / size;
+        let keys = cache.manager.tier_keys(seq, rows * size)?;
+        let known = self.requests.get(&seq).cloned().unwrap_or_default();
+        let host = &mut self.levels[0];
+        let wanted = host.wanted(cache.host, &keys, (&self.uses, None), &known)?;
+        let keys = host.lasting(wanted).to_vec();
+        let present = host.pages.present(wanted) as usize;
+        if present >= keys.len() || self.is_refused(cache.host, (keys.len() - present) as u32)? {
+            return Ok(());
+        }
+        // A backup would starve a load that waits for what is on its way in host memory.
+        let reserved = if self.starved.is_empty() {
+            self.reserve(cache.host, 0, &keys, &known)?
+        } else {
+            None
+        };
+        let Some((stored, taken)) = reserved else {
+            self.report.deferred += 1;
+            return Ok(());
+        };
+        if stored.ticket == 0 {
+            return Ok(());
+        }
+        let keys = keys[..taken as usize].to_vec();
+        let lease = cache.manager.lease(seq, taken * size)?;
+        let end = self.carry(0, Way::Write, self.now, stored.pages.len() as u32);
+        let (ticket, present) = (stored.ticket, stored.present);
+        self.start(end, Errand::Offload { ticket, lease, keys, present, known });
+        Ok(())
+    }
+
+    /// Whether blocks go down as they are evicted from the pool.
+    pub(crate) fn writes_back(&self) -> bool {
+        self.levels[0].writes_back()
+    }
+
+    /// Evicts from the pool until there is room, as far as that loses nothing. The copies are queued at once,
+    /// and the step that follows waits for them: it writes to these blocks.
+    pub(crate) fn make_room(
+        &mut self,
+        cache: &mut Cache<'_>,
+        Room(free): Room,
+    ) -> Result<(), Stopped> {
+        let pool = cache.manager.pool();
+        let (pool_free, cached) = (pool.free(), pool.cached());
+        let short = free.saturating_sub(pool_free).min(cached) as usize;
+        if short == 0 {
+            return Ok(());
+        }
+        let doomed: Vec<u32> = cache.manager.eviction_order().into_iter().take(short).collect();
+        let (mut clean, mut seen) = (0, HashSet::new());
+        for block in doomed {
+            let chain =
+                if seen.contains(&block) { Vec::new() } else { cache.manager.prefix_of(block) };
+            if !chain.is_empty() {
+                let keys: Vec<Key> = chain.iter().map(|&(_, key)| key).collect();
+                if !self.copy_now(cache, &keys)? {
+                    break;
+                }
+                seen.extend(chain.iter().map(|&(block, _)| block));
+            }
+            clean += 1;
+        }
+        cache.evict_until(pool_free + clean)
+    }
+
+    /// Copies what host memory admits of a prefix that is about to lose its last block. False if it has no
+    /// room for all of that.
+    fn copy_now(&mut self, cache: &mut Cache<'_>, keys: &[Key]) -> Result<bool, Stopped> {
+        let (known, evicted) = (Known::default(), Some(Occasion::Evicted));
+        let level = &mut self.levels[0];
+        let wanted = level.wanted(cache.host, keys, (&self.uses, evicted), &known)?;
+        let present = level.pages.present(wanted) as usize;
+        if self.is_refused(cache.host, (wanted.len() - present) as u32)? {
+            return Ok(false);
+        }
+        if let Some((stored, taken)) = self.reserve(cache.host, 0, wanted, &known)?
+            && stored.ticket > 0
+        {
+            let pages = stored.pages.len() as u32;
+            self.copied_at = self.carry(0, Way::Write, self.now, pages).max(self.copied_at);
+            let good = self.settle(0, stored.ticket, pages)?;
+            self.version += 1;
+            self.report.tiers[0].written_pages += u64::from(good);
+            debug_assert_eq!(stored.present + good, taken);
+            self.offer(cache.host, 0, &wanted[..(stored.present + good) as usize], &known)?;
+        }
+        Ok(self.levels[0].pages.present(wanted) as usize == wanted.len())
+    }
+}

@@ -1,0 +1,307 @@
+//! Tiers below the pool, by the clock: which pages move is decided as `kvframe.tiers` decides it, over the same
+//! [`TierPages`](kvframe_core::tier::TierPages) and policies; when they arrive, links say.
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | [`options`] | tiers and links, as they are configured |
+//! | `link` | transfers queue |
+//! | `level` | one tier: its pages and its admission |
+//! | `request` | what is known of a request while its pages move |
+//! | `down` | from the pool to host memory |
+//! | `demote` | from a tier to the next |
+//! | `ahead` | room in a tier ahead of need |
+//! | `up` | loads and prefetches |
+//! | `break_even` | from which length on a load pays |
+//! | `serve` | where the scheduler meets the tiers |
+//! | [`report`] | what moved |
+
+mod ahead;
+mod break_even;
+mod demote;
+mod down;
+mod level;
+mod link;
+pub mod options;
+pub mod report;
+mod request;
+mod serve;
+mod up;
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
+
+use kvframe_core::tier::{EvictedPages, OrderedKeys, PageUses, StoreResult};
+use kvframe_core::{Error, Key, SeqId};
+use kvframe_trace::replay::Host;
+
+use crate::cache::{Cache, Stopped};
+use level::{Level, keys_of};
+use link::{Link, Way};
+use options::TierSet;
+use report::TierReport;
+use request::Known;
+use up::{Load, LoadId};
+
+pub(crate) use down::Room;
+pub(crate) use up::{Found, Landed};
+
+/// What a transfer is for.
+#[derive(Debug)]
+enum Errand {
+    /// From the pool to host memory.
+    Offload { ticket: u64, lease: u64, keys: Vec<Key>, present: u32, known: Known },
+    /// From a tier to the next.
+    Demote { place: usize, keys: Vec<Key>, present: u32, source: u64, ticket: u64 },
+    /// From a tier to host memory.
+    Promote { load: LoadId, place: usize, keys: Vec<Key>, present: u32, source: u64, ticket: u64 },
+    /// From host memory to the pool.
+    Onboard { load: LoadId, ticket: u64, pages: u32 },
+}
+
+/// A transfer under way, ordered by when it ends.
+#[derive(Debug)]
+struct Transfer {
+    end: f64,
+    number: u64,
+    errand: Errand,
+}
+
+impl PartialEq for Transfer {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Transfer {}
+
+impl PartialOrd for Transfer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Transfer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.end.total_cmp(&other.end).then(self.number.cmp(&other.number))
+    }
+}
+
+/// The tiers of a server.
+pub struct Tiers {
+    levels: Vec<Level>,
+    links: Vec<Link>,
+    under_way: BinaryHeap<Reverse<Transfer>>,
+    started: u64,
+    now: f64,
+    block_size: u32,
+    uses: PageUses,
+    wants_uses: bool,
+    requests: HashMap<SeqId, Known>,
+    /// By the tier that has them: prefixes that wait for room in the tier below, by their last key.
+    behind: Vec<OrderedKeys<Vec<Key>>>,
+    loads: Vec<Load>,
+    last_load: LoadId,
+    /// Loads that wait for what is on its way in host memory.
+    starved: Vec<LoadId>,
+    arrived: Vec<Landed>,
+    /// The step that follows writes to blocks that are copied until then.
+    copied_at: f64,
+    /// Tokens below which nothing is loaded from a tier, by its place.
+    least: Vec<u32>,
+    prefetch: usize,
+    /// Grows with whatever may change what a waiting request finds.
+    pub(crate) version: u64,
+    report: TierReport,
+}
+
+impl Tiers {
+    /// Empty tiers whose pages have `block_size` tokens.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`]; [`Error::Invalid`] without a tier.
+    pub fn new(set: TierSet, block_size: u32) -> Result<Self, Error> {
+        let count = set.tiers.len();
+        if count == 0 {
+            let limit = "must be at least 1".into();
+            return Err(Error::Invalid { what: "tiers", value: "0".into(), limit });
+        }
+        let level = |(place, parts)| Level::new((place, place + 1 == count), parts, block_size);
+        let levels = set.tiers.into_iter().enumerate().map(level);
+        let levels = levels.collect::<Result<Vec<_>, _>>()?;
+        let wants_uses = levels.iter().any(Level::wants_uses);
+        Ok(Self {
+            links: set.links.into_iter().map(Link::new).collect(),
+            under_way: BinaryHeap::new(),
+            started: 0,
+            now: 0.0,
+            block_size,
+            uses: PageUses::default(),
+            wants_uses,
+            requests: HashMap::new(),
+            behind: (1..count).map(|_| OrderedKeys::default()).collect(),
+            loads: Vec::new(),
+            last_load: 0,
+            starved: Vec::new(),
+            arrived: Vec::new(),
+            copied_at: f64::NEG_INFINITY,
+            least: vec![0; count],
+            prefetch: set.prefetch,
+            version: 0,
+            report: TierReport::of(count),
+            levels,
+        })
+    }
+
+    /// When the first transfer under way ends.
+    pub(crate) fn next_end(&self) -> f64 {
+        self.under_way.peek().map_or(f64::INFINITY, |first| first.0.end)
+    }
+
+    /// Whether another poll would do nothing before a transfer ends or a request comes.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.behind.iter().all(OrderedKeys::is_empty) && !self.levels.iter().any(Level::is_too_full)
+    }
+
+    /// Settles what has ended by `now`, and starts what can be started.
+    pub(crate) fn poll(&mut self, cache: &mut Cache<'_>, now: f64) -> Result<(), Stopped> {
+        self.now = now;
+        // What starts here ends at a later poll, even over links that take no time.
+        let mut ended = Vec::new();
+        while self.next_end() <= now {
+            ended.extend(self.under_way.pop());
+        }
+        for Reverse(transfer) in ended {
+            self.version += 1;
+            self.end(cache, transfer.errand)?;
+        }
+        self.go_on_with_loads(cache)?;
+        self.catch_up(cache.host)?;
+        self.tidy(cache.host)
+    }
+
+    fn end(&mut self, cache: &mut Cache<'_>, errand: Errand) -> Result<(), Stopped> {
+        match errand {
+            Errand::Offload { ticket, lease, keys, present, known } => {
+                let good = self.settle(0, ticket, u32::MAX)?;
+                cache.manager.done(lease)?;
+                self.report.tiers[0].written_pages += u64::from(good);
+                self.offer(cache.host, 0, &keys[..(present + good) as usize], &known)
+            }
+            Errand::Demote { place, keys, present, source, ticket } => {
+                self.settle(place, source, u32::MAX)?;
+                let good = self.settle(place + 1, ticket, u32::MAX)?;
+                let there = &keys[..(present + good) as usize];
+                self.note_backed(place, there);
+                self.report.tiers[place + 1].written_pages += u64::from(good);
+                self.offer(cache.host, place + 1, there, &Known::default())
+            }
+            Errand::Promote { load, place, keys, present, source, ticket } => {
+                self.settle(place, source, u32::MAX)?;
+                let good = self.settle(0, ticket, u32::MAX)?;
+                self.note_backed(0, &keys[..(present + good) as usize]);
+                self.report.tiers[place].read_pages += u64::from(good);
+                self.promoted(cache, load)
+            }
+            Errand::Onboard { load, ticket, pages } => {
+                let good = self.settle(0, ticket, pages)?;
+                self.report.tiers[0].read_pages += u64::from(good);
+                self.bring_in(cache, load, good)
+            }
+        }
+    }
+
+    /// Sends `pages` pages of a tier over its link. Returns when they have arrived.
+    fn carry(&mut self, place: usize, way: Way, ready: f64, pages: u32) -> f64 {
+        let options = &self.levels[place].options;
+        let bytes = f64::from(pages) * options.page_bytes;
+        let moved = &mut self.report.tiers[place];
+        match way {
+            Way::Read => moved.read_bytes += bytes,
+            Way::Write => moved.written_bytes += bytes,
+        }
+        self.links[options.link].carry(way, ready, bytes)
+    }
+
+    fn start(&mut self, end: f64, errand: Errand) {
+        self.started += 1;
+        self.under_way.push(Reverse(Transfer { end, number: self.started, errand }));
+    }
+
+    // --- what enters and leaves a tier ------------------------------------------------------------
+
+    /// Room in a tier for as much of a prefix as there is room for. What is evicted for it has left.
+    fn reserve(
+        &mut self,
+        host: &mut dyn Host,
+        place: usize,
+        keys: &[Key],
+        known: &Known,
+    ) -> Result<Option<(StoreResult, u32)>, Stopped> {
+        let mut found = self.levels[place].reserve(host, keys, known)?;
+        if let Some((stored, _)) = &mut found {
+            self.evicted(place, &std::mem::take(&mut stored.evicted));
+        }
+        Ok(found)
+    }
+
+    /// Ends a transfer with so many pages good, at most. Returns how many are.
+    fn settle(&mut self, place: usize, ticket: u64, good: u32) -> Result<u32, Error> {
+        let good = good.min(self.levels[place].pages.moving_of(ticket)?);
+        let ended = self.levels[place].pages.end(ticket, good, false)?;
+        self.left(place, &ended.forgotten);
+        Ok(ended.good)
+    }
+
+    /// Ends a transfer that brought nothing.
+    fn give_up(&mut self, place: usize, ticket: u64) -> Result<(), Error> {
+        let gone = self.levels[place].pages.cancel(ticket)?;
+        self.left(place, &gone);
+        self.settle(place, ticket, 0).map(drop)
+    }
+
+    /// Pages that a tier and the one right below it both have by now.
+    fn note_backed(&mut self, place: usize, keys: &[Key]) {
+        let below = self.levels[place + 1].pages.find(keys);
+        let both = self.levels[place].pages.find(keys).min(below) as usize;
+        self.levels[place].pages.set_backed(&keys[..both], true);
+    }
+
+    /// A request uses pages, so they are no longer about to be evicted.
+    fn used(&mut self, place: usize, keys: &[Key]) {
+        let level = &mut self.levels[place];
+        if !level.cleaned.is_empty() {
+            for key in keys {
+                level.cleaned.remove(key);
+            }
+        }
+    }
+
+    /// Pages have made room in a tier.
+    fn evicted(&mut self, place: usize, gone: &EvictedPages) {
+        if !gone.is_empty() && place + 1 < self.levels.len() {
+            self.report.dropped_pages += self.levels[place].take_unbacked();
+        }
+        if place > 0 {
+            let cleaned = &mut self.levels[place - 1].cleaned;
+            for (key, _) in gone {
+                if cleaned.get(key).is_some() {
+                    cleaned.set(*key, true);
+                }
+            }
+        }
+        self.report.tiers[place].evicted_pages += gone.len() as u64;
+        self.left(place, gone);
+    }
+
+    /// Pages are no longer in a tier, for whatever reason.
+    fn left(&mut self, place: usize, gone: &EvictedPages) {
+        if gone.is_empty() {
+            return;
+        }
+        self.version += 1;
+        if place > 0 {
+            self.levels[place - 1].pages.set_backed(&keys_of(gone), false);
+        }
+        self.used(place, &keys_of(gone));
+    }
+}

@@ -1,0 +1,77 @@
+//! What tiers a server has below its pool, and over which links their pages travel.
+
+use kvframe_core::policy::Eviction;
+use kvframe_core::policy::admission::{Admit, Tier};
+use kvframe_core::tier::TierLimits;
+
+/// A link: what tiers share it, queue on it, each way by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkOptions {
+    /// Bytes a second towards the pool.
+    pub read: f64,
+    /// Bytes a second away from it.
+    pub write: f64,
+    /// Seconds that a transfer takes besides; the link is free meanwhile.
+    pub latency: f64,
+}
+
+/// From how many tokens on a load is faster than computing them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BreakEven {
+    /// Whatever is found is loaded.
+    #[default]
+    Off,
+    /// As the step times and the links have it.
+    Auto,
+    /// From so many tokens on.
+    Tokens(u32),
+}
+
+/// A tier.
+#[derive(Debug, Clone, Copy)]
+pub struct TierOptions {
+    /// Its name for policies.
+    pub kind: Tier,
+    /// Its pages, and how many of them are on their way at once.
+    pub limits: TierLimits,
+    /// The share in use past which room is made ahead of need, where there is a tier below.
+    pub high: f64,
+    /// The share in use down to which it is made.
+    pub low: f64,
+    /// A page that the tier below should have and lacks is not evicted.
+    pub refuses: bool,
+    /// Bytes of a page here.
+    pub page_bytes: f64,
+    /// The place of its link in [`TierSet::links`].
+    pub link: usize,
+    /// Below how many tokens nothing is loaded from it.
+    pub break_even: BreakEven,
+}
+
+/// A tier's admission policy.
+pub enum TierAdmission {
+    /// Of the core; `None` keeps everything.
+    Core(Option<Box<dyn Admit>>),
+    /// Outside of it: the host is asked.
+    Outside,
+}
+
+/// A tier and its policies.
+pub struct TierParts {
+    /// Its options.
+    pub options: TierOptions,
+    /// Which page is evicted next.
+    pub eviction: Box<dyn Eviction>,
+    /// Whether pages enter.
+    pub admission: TierAdmission,
+}
+
+/// The tiers below a server's pool.
+pub struct TierSet {
+    /// Host memory first.
+    pub tiers: Vec<TierParts>,
+    /// Their links.
+    pub links: Vec<LinkOptions>,
+    /// How many requests at the front of the queue have their pages brought to host memory while they wait.
+    pub prefetch: usize,
+}

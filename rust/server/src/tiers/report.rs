@@ -1,0 +1,43 @@
+//! What moved between tiers.
+
+/// One tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TierCounts {
+    /// Prompt tokens that requests had from here, loads after preemptions among them.
+    pub loaded_tokens: u64,
+    /// Bytes that came from here over its link.
+    pub read_bytes: f64,
+    /// Bytes that went here.
+    pub written_bytes: f64,
+    /// Pages that came from here: to the pool from host memory, to host memory from a tier below.
+    pub read_pages: u64,
+    /// Pages that entered, from the tier above.
+    pub written_pages: u64,
+    /// Pages that made room for others.
+    pub evicted_pages: u64,
+    /// From how many tokens on a load from here is faster than computing them; `None` if never.
+    pub break_even: Option<u32>,
+}
+
+/// All tiers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TierReport {
+    /// Each tier, host memory first.
+    pub tiers: Vec<TierCounts>,
+    /// By tier, for each request in the order of the trace: prompt tokens loaded from there when it first came
+    /// in.
+    pub loaded: Vec<Vec<u32>>,
+    /// Transfers put off for want of room, or because too much was on its way.
+    pub deferred: u64,
+    /// Pages that were evicted while the tier below, if there is one, lacked them.
+    pub dropped_pages: u64,
+    /// Seconds in which no step could run since blocks were being copied out of the pool.
+    pub stalled_seconds: f64,
+}
+
+impl TierReport {
+    pub(super) fn of(count: usize) -> Self {
+        let (tiers, loaded) = (vec![TierCounts::default(); count], vec![Vec::new(); count]);
+        Self { tiers, loaded, ..Self::default() }
+    }
+}

@@ -1,0 +1,190 @@
+//! Where the scheduler meets the tiers. Without tiers nothing here does anything.
+
+use kvframe_core::manager::AllocStatus;
+use kvframe_core::{Allocation, Key, SeqId};
+
+use super::request::Known;
+use super::{Found, Landed, Room, Tiers};
+use crate::cache::Stopped;
+use crate::running::Running;
+use crate::scheduler::Scheduler;
+
+/// What the tiers have of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Below {
+    /// Full blocks that the request may take: its last token is always computed.
+    most: usize,
+    found: Found,
+}
+
+impl Scheduler<'_> {
+    /// Settles transfers that have ended by `now`. Sequences whose load has ended run from now on.
+    pub fn settle_transfers(&mut self, now: f64) -> Result<(), Stopped> {
+        let Some(tiers) = &mut self.tiers else { return Ok(()) };
+        tiers.poll(&mut self.cache, now)?;
+        for landed in tiers.take_arrived() {
+            if let Some(at) = self.loading.iter().position(|one| one.seq == landed.seq) {
+                let one = self.loading.remove(at);
+                let one = self.land(one, &landed)?;
+                self.running.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// A load has ended, with what it promised or less.
+    fn land(&mut self, mut one: Running, landed: &Landed) -> Result<Running, Stopped> {
+        one.computed = self.cache.manager.num_readable_tokens(one.seq)?;
+        one.slots = self.cache.manager.sequence(one.seq)?.len;
+        let cached = one.computed - landed.tokens.iter().sum::<u32>();
+        self.note_found(one.request, cached, &landed.tokens);
+        Ok(one)
+    }
+
+    /// Looks up what tiers have of the request that is asked for, asks for as much of that as is worth
+    /// loading, and makes room for it.
+    pub fn find_below(&mut self, i: usize) -> Result<Below, Stopped> {
+        let Some(tiers) = &mut self.tiers else { return Ok(Below::default()) };
+        let size = self.block_size;
+        let target = self.prompts.prompt(i) + self.progress[i].sampled;
+        let most = self.asked.keys.len().min(((target - 1) / size) as usize);
+        let pooled = if tiers.looks_first() {
+            self.cache.manager.lookup_request(&self.asked)?.tokens / size
+        } else {
+            0
+        };
+        let found = tiers.find(&self.asked.keys[..most], pooled);
+        self.asked.external_until = found.worth * size;
+        let known = (pooled.max(found.worth) * size).saturating_add(self.asked.chunk);
+        let until = known.min(self.asked.until.max(found.worth * size));
+        if tiers.writes_back() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
+            self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+            return self.find_again(most);
+        }
+        Ok(Below { most, found })
+    }
+
+    /// What went down to make room may be what the request had found in the pool.
+    fn find_again(&mut self, most: usize) -> Result<Below, Stopped> {
+        let Some(tiers) = &self.tiers else { return Ok(Below::default()) };
+        let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens / self.block_size;
+        let found = tiers.find(&self.asked.keys[..most], pooled);
+        self.asked.external_until = found.worth * self.block_size;
+        Ok(Below { most, found })
+    }
+
+    /// Room for so many blocks, where blocks are to go down before they are evicted.
+    pub fn make_room(&mut self, blocks: u32) -> Result<(), Stopped> {
+        let can_be_had = self.cache.manager.pool().available() >= blocks;
+        match &mut self.tiers {
+            Some(tiers) if can_be_had && tiers.writes_back() => {
+                tiers.make_room(&mut self.cache, Room(blocks))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A request was allocated. Returns its sequence if that can run now; else it waits for its load.
+    pub fn begin_below(
+        &mut self,
+        one: Running,
+        given: &Allocation,
+        Below { most, found }: Below,
+    ) -> Result<Option<Running>, Stopped> {
+        let Some(tiers) = &mut self.tiers else {
+            self.note_found(one.request, given.cached_tokens, &[]);
+            return Ok(Some(one));
+        };
+        let keys = &self.asked.keys[..most];
+        tiers.began(&mut self.cache, given, (keys, found), &known(&self.asked))?;
+        if given.load.is_none() {
+            self.note_found(one.request, given.cached_tokens, &[]);
+            return Ok(Some(one));
+        }
+        if let Some(landed) = tiers.take_arrived().pop() {
+            return self.land(one, &landed).map(Some);
+        }
+        self.loading.push(one);
+        Ok(None)
+    }
+
+    /// Backs up what a sequence has computed by `now`.
+    pub fn back_up(&mut self, seq: SeqId, now: f64) -> Result<(), Stopped> {
+        match &mut self.tiers {
+            Some(tiers) => tiers.back_up(&mut self.cache, seq, now),
+            None => Ok(()),
+        }
+    }
+
+    /// A sequence has ended.
+    pub fn forget_below(&mut self, seq: SeqId) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.forget(seq);
+        }
+    }
+
+    /// Has the pages of requests at the front of the queue brought to host memory.
+    pub fn prefetch_waiting(&mut self) -> Result<(), Stopped> {
+        let count = self.tiers.as_ref().map_or(0, Tiers::prefetches);
+        let waiting: Vec<usize> = self.queue.waiting().take(count).collect();
+        for i in waiting {
+            if std::mem::replace(&mut self.progress[i].is_prefetched, true) {
+                continue;
+            }
+            self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
+            let target = self.prompts.prompt(i) + self.progress[i].sampled;
+            let most = self.asked.keys.len().min(((target - 1) / self.block_size) as usize);
+            let keys: Vec<Key> = self.asked.keys[..most].to_vec();
+            if let Some(tiers) = &mut self.tiers {
+                tiers.prefetch(&mut self.cache, &keys, known(&self.asked))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the step that is decided at `now` can begin: blocks that it writes to are being copied until then.
+    pub fn wait_for_copies(&mut self, now: f64) -> f64 {
+        self.tiers.as_mut().map_or(now, |tiers| tiers.wait_for_copies(now))
+    }
+
+    /// Prompt tokens that request `i` had from each tier as it first came in.
+    pub fn note_loaded(&mut self, i: usize, loaded: &[u32]) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.note_loaded(i, loaded);
+        }
+    }
+}
+
+impl Tiers {
+    /// Whether it has to be known what the pool has before a request is asked for.
+    fn looks_first(&self) -> bool {
+        self.writes_back() || self.least.iter().any(|&tokens| tokens > self.block_size)
+    }
+
+    fn wait_for_copies(&mut self, now: f64) -> f64 {
+        let wait = (self.copied_at - now).max(0.0);
+        self.report.stalled_seconds += wait;
+        now + wait
+    }
+
+    /// So many requests will come.
+    pub(crate) fn expect(&mut self, requests: usize) {
+        self.report.loaded.iter_mut().for_each(|loaded| *loaded = vec![0; requests]);
+    }
+
+    fn note_loaded(&mut self, i: usize, loaded: &[u32]) {
+        for (column, &tokens) in self.report.loaded.iter_mut().zip(loaded) {
+            column[i] = tokens;
+        }
+    }
+
+    /// What was moved.
+    pub(crate) fn into_report(self) -> super::report::TierReport {
+        self.report
+    }
+}
+
+fn known(asked: &kvframe_core::Request) -> Known {
+    let (meta, tokens) = (asked.meta, asked.num_tokens);
+    Known { meta, tokens, next_use: asked.next_use.as_slice().into() }
+}

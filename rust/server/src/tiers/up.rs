@@ -1,0 +1,335 @@
+//! From the tiers to the pool, in two stages where a page is below host memory; and prefetches.
+
+use kvframe_core::{Allocation, Error, Key, SeqId};
+use kvframe_trace::replay::Host;
+
+use super::link::Way;
+use super::request::Known;
+use super::{Errand, Tiers};
+use crate::cache::{Cache, Stopped};
+
+/// A load's number.
+pub(super) type LoadId = u64;
+
+/// Most tokens that prefetches bring at once; further ones queue.
+const PREFETCH_TOKENS: u32 = 1 << 17;
+
+/// Where a load is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Too much is on its way.
+    Queued,
+    /// From a tier to host memory.
+    Promoting,
+    /// For pages that others promote, or for room.
+    Waiting,
+    /// To the pool.
+    Onboarding,
+}
+
+/// The sequence that a load is for.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    seq: SeqId,
+    ticket: u64,
+}
+
+/// Pages of a prefix on their way up.
+#[derive(Debug)]
+pub(super) struct Load {
+    id: LoadId,
+    keys: Vec<Key>,
+    known: Known,
+    state: State,
+    /// None for a prefetch.
+    target: Option<Target>,
+    start: u32,
+    /// Pages of the prefix that host memory had as the load began.
+    in_host: u32,
+    /// The tier that had the rest.
+    source: usize,
+}
+
+/// Pages of a prompt, from its first on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Found {
+    /// Some tier has so many, or host memory is about to.
+    pub there: u32,
+    /// Up to here a load is worth it.
+    pub worth: u32,
+}
+
+/// A load that has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Landed {
+    pub seq: SeqId,
+    /// Tokens that came, by the tier that had them.
+    pub tokens: Vec<u32>,
+}
+
+impl Tiers {
+    /// What tiers have of a prompt of which the pool has the first `pooled` pages.
+    pub(super) fn find(&self, keys: &[Key], pooled: u32) -> Found {
+        let mut found = Found::default();
+        for (place, level) in self.levels.iter().enumerate() {
+            let there = level.pages.find(keys);
+            let there = if place == 0 { there.max(level.pages.present(keys)) } else { there };
+            let tokens = there.saturating_sub(pooled).saturating_mul(self.block_size);
+            found.there = found.there.max(there);
+            if tokens >= self.least[place] {
+                found.worth = found.worth.max(there);
+            }
+        }
+        found
+    }
+
+    /// A request was allocated, of whose prompt the tiers have `found`.
+    pub(super) fn began(
+        &mut self,
+        cache: &mut Cache<'_>,
+        given: &Allocation,
+        (keys, found): (&[Key], Found),
+        known: &Known,
+    ) -> Result<(), Stopped> {
+        self.remember(given.seq, known);
+        let pooled = given.cached_tokens / self.block_size;
+        if self.wants_uses {
+            for level in &mut self.levels {
+                level.seen(cache.host, keys)?;
+            }
+            self.uses.count(&keys[..keys.len().min(found.there.max(pooled) as usize)]);
+        }
+        if let Some(ticket) = given.load {
+            let start = pooled + given.joined_tokens / self.block_size;
+            let rows = start + given.external_tokens / self.block_size;
+            let target = Some(Target { seq: given.seq, ticket });
+            let keys = keys[..rows as usize].to_vec();
+            let load = self.new_load(keys, known.clone(), (target, start));
+            return self.promote(cache, load);
+        }
+        if found.there > 0 {
+            let here = self.levels[0].pages.present(keys) as usize;
+            self.levels[0].pages.touch(&keys[..here], known.info())?;
+            self.used(0, &keys[..here]);
+        }
+        Ok(())
+    }
+
+    fn new_load(
+        &mut self,
+        keys: Vec<Key>,
+        known: Known,
+        (target, start): (Option<Target>, u32),
+    ) -> Load {
+        self.last_load += 1;
+        let in_host = self.levels[0].pages.present(&keys);
+        let source = self.source(&keys).map_or(0, |(place, _)| place);
+        let state = State::Queued;
+        Load { id: self.last_load, keys, known, state, target, start, in_host, source }
+    }
+
+    /// Whether requests that wait have their pages brought to host memory.
+    pub(super) fn prefetches(&self) -> usize {
+        if self.levels.len() > 1 { self.prefetch } else { 0 }
+    }
+
+    /// Brings what tiers have of a prompt to host memory; queued if too much is on its way.
+    pub(super) fn prefetch(
+        &mut self,
+        cache: &mut Cache<'_>,
+        keys: &[Key],
+        known: Known,
+    ) -> Result<(), Stopped> {
+        let load = self.new_load(keys.to_vec(), known, (None, 0));
+        self.loads.push(load);
+        self.start_queued(cache)
+    }
+
+    /// Goes on with loads that waited for others, or for room.
+    pub(super) fn go_on_with_loads(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
+        let waiting = self.loads.iter().filter(|load| load.state == State::Waiting);
+        for id in waiting.map(|load| load.id).collect::<Vec<_>>() {
+            self.go_on(cache, id)?;
+        }
+        self.start_queued(cache)
+    }
+
+    fn start_queued(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
+        while let Some(at) = self.loads.iter().position(|load| load.state == State::Queued) {
+            let under_way =
+                self.loads.iter().filter(|l| l.target.is_none() && l.state != State::Queued);
+            let busy: usize = under_way.map(|load| load.keys.len()).sum();
+            let most = (PREFETCH_TOKENS / self.block_size) as usize;
+            if busy > 0 && busy + self.loads[at].keys.len() > most {
+                return Ok(());
+            }
+            let load = self.loads.remove(at);
+            self.promote(cache, load)?;
+        }
+        Ok(())
+    }
+
+    // --- from a tier to host memory ---------------------------------------------------------------
+
+    /// The nearest tier below host memory that has most of a prefix, and how many pages of it.
+    fn source(&self, keys: &[Key]) -> Option<(usize, u32)> {
+        let mut best = None;
+        for (place, level) in self.levels.iter().enumerate().skip(1) {
+            let found = level.pages.find(keys);
+            if found > best.map_or(0, |(_, most)| most) {
+                best = Some((place, found));
+            }
+        }
+        best
+    }
+
+    fn promote(&mut self, cache: &mut Cache<'_>, mut load: Load) -> Result<(), Stopped> {
+        let found = self.source(&load.keys);
+        let present = self.levels[0].pages.present(&load.keys);
+        load.keys.truncate(present.max(found.map_or(0, |(_, pages)| pages)) as usize);
+        load.state = State::Waiting;
+        if let Some((place, pages)) = found
+            && pages > present
+        {
+            self.fetch(cache.host, &mut load, (place, present))?;
+        }
+        let id = load.id;
+        self.loads.push(load);
+        self.go_on(cache, id)
+    }
+
+    /// Sends pages of a tier to host memory, if there is room for any.
+    fn fetch(
+        &mut self,
+        host: &mut dyn Host,
+        load: &mut Load,
+        (place, present): (usize, u32),
+    ) -> Result<(), Stopped> {
+        let wanted = self.sparing(host, &load.keys)?;
+        // What went down to spare it may have cost the source some pages.
+        let still = self.levels[place].pages.find(&load.keys[..wanted]).max(present);
+        let wanted = wanted.min(still as usize);
+        let reserved = self.reserve(host, 0, &load.keys[..wanted], &Known::default())?;
+        let Some((stored, taken)) = reserved else {
+            self.report.deferred += 1;
+            load.keys.truncate(present as usize);
+            return Ok(());
+        };
+        load.keys.truncate(taken as usize);
+        if stored.ticket == 0 {
+            return Ok(());
+        }
+        let (keys, known) = (&load.keys, &load.known);
+        let open = |pages: &mut kvframe_core::tier::TierPages| match pages.load(
+            keys,
+            stored.present,
+            1,
+            Some(known.info()),
+        ) {
+            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => Ok(None),
+            opened => opened.map(Some),
+        };
+        let Some(source) = self.levels[place].with_victims(host, open)? else {
+            return Ok(self.give_up(0, stored.ticket)?);
+        };
+        self.used(place, &load.keys);
+        load.state = State::Promoting;
+        let end = self.carry(place, Way::Read, self.now, stored.pages.len() as u32);
+        let (ticket, present, keys) = (stored.ticket, stored.present, load.keys.clone());
+        let (load, source) = (load.id, source.ticket);
+        self.start(end, Errand::Promote { load, place, keys, present, source, ticket });
+        Ok(())
+    }
+
+    /// How much of a prefix fits without an eviction that `when_full = "refuse"` forbids.
+    fn sparing(&mut self, host: &mut dyn Host, keys: &[Key]) -> Result<usize, Stopped> {
+        let present = self.levels[0].pages.present(keys) as usize;
+        if !self.is_refused(host, (keys.len() - present) as u32)? {
+            return Ok(keys.len());
+        }
+        self.report.deferred += 1;
+        Ok(keys.len().min(present + self.levels[0].pages.counts().0 as usize))
+    }
+
+    /// What a load sent to host memory is there.
+    pub(super) fn promoted(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
+        if let Some(load) = self.loads.iter_mut().find(|load| load.id == id) {
+            load.state = State::Waiting;
+        }
+        self.go_on(cache, id)
+    }
+
+    // --- from host memory into the pool -------------------------------------------------------------
+
+    /// On to the pool, once nothing of the prefix is still on its way to host memory.
+    fn go_on(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
+        let Some(at) = self.loads.iter().position(|load| load.id == id) else { return Ok(()) };
+        let load = &self.loads[at];
+        let index = &self.levels[0].pages;
+        let found = index.find(&load.keys);
+        if load.state != State::Waiting || found < index.present(&load.keys) {
+            return Ok(());
+        }
+        if load.target.is_none() {
+            self.loads.remove(at);
+            return Ok(());
+        }
+        if found <= load.start {
+            return self.bring_in(cache, id, 0);
+        }
+        let (keys, start) = (load.keys[..found as usize].to_vec(), load.start);
+        let known = load.known.clone();
+        let open = |pages: &mut kvframe_core::tier::TierPages| match pages.load(
+            &keys,
+            start,
+            1,
+            Some(known.info()),
+        ) {
+            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => Ok(None),
+            opened => opened.map(Some),
+        };
+        let Some(opened) = self.levels[0].with_victims(cache.host, open)? else {
+            if !self.starved.contains(&id) {
+                self.report.deferred += 1;
+                self.starved.push(id);
+            }
+            return Ok(());
+        };
+        self.starved.retain(|&other| other != id);
+        self.used(0, &keys);
+        self.loads[at].state = State::Onboarding;
+        let pages = opened.pages.len() as u32;
+        // What was evicted from the pool just now is still on its way to host memory.
+        let end = self.carry(0, Way::Read, self.now.max(self.copied_at), pages);
+        self.start(end, Errand::Onboard { load: id, ticket: opened.ticket, pages });
+        Ok(())
+    }
+
+    /// The load has ended with so many pages good.
+    pub(super) fn bring_in(
+        &mut self,
+        cache: &mut Cache<'_>,
+        id: LoadId,
+        good: u32,
+    ) -> Result<(), Stopped> {
+        self.starved.retain(|&other| other != id);
+        let Some(at) = self.loads.iter().position(|load| load.id == id) else { return Ok(()) };
+        let load = self.loads.remove(at);
+        let Some(Target { seq, ticket }) = load.target else { return Ok(()) };
+        cache.loaded(ticket, good)?;
+        let mut tokens = vec![0; self.levels.len()];
+        let from_host = load.in_host.saturating_sub(load.start).min(good);
+        tokens[0] = from_host * self.block_size;
+        tokens[load.source] += (good - from_host) * self.block_size;
+        for (tier, &tokens) in self.report.tiers.iter_mut().zip(&tokens) {
+            tier.loaded_tokens += u64::from(tokens);
+        }
+        self.arrived.push(Landed { seq, tokens });
+        Ok(())
+    }
+
+    /// The loads that have ended since this was asked last.
+    pub(super) fn take_arrived(&mut self) -> Vec<Landed> {
+        std::mem::take(&mut self.arrived)
+    }
+}
