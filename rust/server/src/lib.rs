@@ -8,8 +8,11 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | how the server is configured |
-//! | [`simulate`] | the event loop; steps that change nothing but the clock are taken together |
+//! | [`simulate`] | the event loop of one engine |
+//! | [`fleet`] | several engines and a router, on one clock |
+//! | `engine` | an engine's steps; those that change nothing but the clock are taken together |
 //! | `scheduler` | one step: running sequences grow, waiting requests come in |
+//! | `present` | what is known of requests that are here |
 //! | `running` | the sequences that run, and the requests that they serve |
 //! | `queue`, `arrivals` | who waits, in which order; who comes when |
 //! | `prompts` | a trace's row as a request with keys |
@@ -21,9 +24,12 @@
 
 mod arrivals;
 mod cache;
+mod engine;
 pub mod fixed;
+pub mod fleet;
 pub mod options;
 pub mod profile;
+mod present;
 mod prompts;
 mod queue;
 pub mod report;
@@ -32,6 +38,7 @@ mod scheduler;
 pub mod simulate;
 
 pub use cache::Stopped;
+pub use fleet::{FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
 pub use options::{QueueOrder, ServerOptions};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};

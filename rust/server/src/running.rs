@@ -57,3 +57,10 @@ pub(crate) struct Progress {
     /// When it sampled last.
     pub last_token: f64,
 }
+
+impl Progress {
+    /// A request that has just arrived.
+    pub fn fresh(number: u32, own_from: u32) -> Self {
+        Self { number, own_from, sampled: 0, lost: 0, last_token: f64::NAN }
+    }
+}

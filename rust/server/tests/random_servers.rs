@@ -1,74 +1,15 @@
 //! Random servers on random traffic: nothing is lost, nothing is computed twice without a reason, clocks
 //! do not run back, and steps taken together change nothing.
 
-use std::fmt::Write as _;
+mod common;
 
+use common::{BLOCK, Server, rows, servers, traffic};
 use kvframe_core::Manager;
-use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_server::{Batch, Fate, QueueOrder, ServerOptions, ServerReport, simulate};
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_server::{Batch, Fate, ServerOptions, ServerReport, simulate};
 use kvframe_trace::replay::{PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 use proptest::prelude::*;
-
-const BLOCK: u32 = 4;
-
-/// A turn: how long after the request before it came, its session, the prompt's tokens beyond those of
-/// the turn before, and its answer's.
-type Turn = (u32, u32, u32, u32);
-
-/// Prompts of a session grow: a turn begins with the prompt and the answer of the turn before, or, where
-/// `is_same` of its session, starts over. Sessions share their first block.
-fn rows(turns: &[Turn]) -> String {
-    let (mut text, mut time) = (String::new(), 0);
-    let mut lengths = [0u32; 4];
-    for &(gap, session, more, answer) in turns {
-        time += gap;
-        let length = &mut lengths[session as usize];
-        *length = if *length > 60 { more } else { *length + more };
-        let ids: Vec<u32> = (0..*length / BLOCK)
-            .map(|at| if at == 0 { 0 } else { 1 + session * 1_000 + at })
-            .collect();
-        writeln!(
-            text,
-            r#"{{"timestamp": {time}, "input_length": {length}, "output_length": {answer}, "session_id": {session}, "hash_ids": {ids:?}}}"#
-        )
-        .unwrap();
-        *length += answer;
-    }
-    text
-}
-
-#[derive(Debug, Clone)]
-struct Server {
-    policy: &'static str,
-    blocks: u32,
-    options: ServerOptions,
-}
-
-fn servers() -> impl Strategy<Value = Server> {
-    let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
-    let policies: Vec<&str> = NAMES.to_vec();
-    let sizes = (4u32..40, 1u32..6, 1u32..40);
-    let ways = (any::<bool>(), any::<bool>(), 0.25f64..4.0);
-    let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways).prop_map(|((policy, order), sizes, (closed_loop, generated, load))| {
-        let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
-        let options = ServerOptions {
-            max_num_seqs,
-            max_num_batched_tokens,
-            order,
-            load,
-            closed_loop,
-            cache_generated: generated,
-            ..ServerOptions::default()
-        };
-        Server { policy, blocks, options }
-    })
-}
-
-fn traffic() -> impl Strategy<Value = Vec<Turn>> {
-    prop::collection::vec((0u32..60, 0u32..4, 0u32..30, 0u32..12), 1..40)
-}
 
 fn serve(trace: &Trace, server: &Server, every_step: bool) -> ServerReport {
     let plan = trace.plan(Mode::Timed);
