@@ -18,7 +18,14 @@ def said(**goodput: float) -> str:
     """What is said of policies that keep so many promises a second."""
     made, registry = source(np.random.default_rng(0), 5), Registry()
     zeros: dict[str, object] = dict.fromkeys(ServerCell.__struct_fields__, 0)
-    zeros |= {"trace": "", "profile": "", "saturated": False, "finished": 1, "capacity_blocks": 8}
+    zeros |= {
+        "routing": None,
+        "trace": "",
+        "profile": "",
+        "saturated": False,
+        "finished": 1,
+        "capacity_blocks": 8,
+    }
     cells = {}
     for policy, good in goodput.items():
         plan = ServerPlan(made, choose(policy, registry), 8, 1.0)

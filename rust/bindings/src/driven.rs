@@ -108,6 +108,44 @@ impl Driver {
         Ok(Self { eviction, gate, mirrored, link, is_infinite: name == "infinite" })
     }
 
+    /// A core with these options, and its link to the policies; the link alone where there can be none.
+    fn start(self, options: Options) -> Result<(Core, Link), (Error, Link)> {
+        let Self { eviction, gate, mirrored, link, .. } = self;
+        match Core::new(options, eviction) {
+            Ok(manager) => {
+                let manager = manager.with_admission(gate);
+                let matched = match mirrored {
+                    Some(mirrored) => manager.with_matcher(mirrored),
+                    None => manager,
+                };
+                Ok((matched, link))
+            }
+            Err(error) => Err((error, link)),
+        }
+    }
+
+    /// Does `work` on several cores with the same options, each with a driver of its own, without the
+    /// interpreter. `work` answers None where a link stopped it: what Python raised is raised here.
+    pub(crate) fn run_all<T: Send>(
+        py: Python<'_>,
+        drivers: Vec<Self>,
+        options: Result<Options, Error>,
+        work: impl Send + FnOnce(&mut [(Core, Link)]) -> Result<Option<T>, Error>,
+    ) -> PyResult<T> {
+        let options = options.map_err(|error| native::from_core(py, &error, None))?;
+        let started = py.detach(|| {
+            let started = drivers.into_iter().map(|driver| driver.start(options.clone()));
+            started.collect::<Result<Vec<_>, _>>()
+        });
+        let mut cores = started
+            .map_err(|(error, link)| native::from_core(py, &error, link.outside.native()))?;
+        let done = py.detach(|| work(&mut cores));
+        let native = cores.iter().find_map(|(_, link)| link.outside.native());
+        let got = done.map_err(|error| native::from_core(py, &error, native))?;
+        cores.iter_mut().try_for_each(|(_, link)| link.settle(py))?;
+        got.ok_or_else(|| stopped(py))
+    }
+
     /// Does `work` on a core with these options, without the interpreter. `work` answers None where
     /// the link stopped it: what Python raised is raised here.
     pub(crate) fn run<T: Send>(
@@ -116,33 +154,40 @@ impl Driver {
         options: Result<Options, Error>,
         work: impl Send + FnOnce(&mut Core, &mut Link) -> Result<Option<T>, Error>,
     ) -> PyResult<Driven<T>> {
-        let Self { eviction, gate, mirrored, mut link, .. } = self;
-        let done = py.detach(|| {
-            let mut manager = Core::new(options?, eviction)?.with_admission(gate);
-            if let Some(mirrored) = mirrored {
-                manager = manager.with_matcher(mirrored);
-            }
-            let got = work(&mut manager, &mut link)?;
-            Ok((got, manager))
-        });
-        let (got, manager) = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
-        if let Some(error) = link.error {
-            return Err(error);
-        }
-        if let Some(native) = link.outside.native().filter(|native| native.failures() > 0) {
-            if native.is_strict() {
-                return Err(native.refusal(py));
-            }
-            native.report(py);
-        }
-        let stopped = || crate::errors::raise(py, "PolicyError", "the replay was stopped".into());
+        let options = options.map_err(|error| native::from_core(py, &error, None))?;
+        let started = py.detach(|| self.start(options));
+        let (mut manager, mut link) = started
+            .map_err(|(error, link)| native::from_core(py, &error, link.outside.native()))?;
+        let done = py.detach(|| work(&mut manager, &mut link));
+        let got = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
+        link.settle(py)?;
         Ok(Driven {
-            got: got.ok_or_else(stopped)?,
+            got: got.ok_or_else(|| stopped(py))?,
             manager,
             policy_failures: link.outside.failures(),
             admission_failures: link.admission.failures(),
             served: link.served,
         })
+    }
+}
+
+fn stopped(py: Python<'_>) -> PyErr {
+    crate::errors::raise(py, "PolicyError", "the replay was stopped".into())
+}
+
+impl Link {
+    /// Raises what Python raised, and says where a compiled policy failed.
+    fn settle(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if let Some(native) = self.outside.native().filter(|native| native.failures() > 0) {
+            if native.is_strict() {
+                return Err(native.refusal(py));
+            }
+            native.report(py);
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kvframe import _core
 from kvframe.bench.policies import Choice
+from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, imbalance
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
@@ -29,11 +30,12 @@ class ServerPlan:
     capacity: int
     load: float
     time_factor: float = 1.0
+    fleet: Fleet = ALONE
 
     @property
-    def group(self) -> tuple[str, int, float]:
-        """What is compared with each other: one trace, one capacity, one load."""
-        return self.source.name, self.capacity, self.load
+    def group(self) -> tuple[str, int, float, Fleet]:
+        """Where policies are compared: one trace, one capacity, one load, one fleet."""
+        return self.source.name, self.capacity, self.load, self.fleet
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Server:
     class_priority: dict[str, int] = field(default_factory=dict)
     closed_loop: bool = False
     cache_generated: bool = True
+    feed: Feed = AT_ONCE
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     sequence and step. ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
     was found when requests first came in, over their prompts. ``goodput`` counts requests a second
     that kept ``--sla``. ``seconds`` is what the simulation took.
+
+    Of several replicas, the numbers are those of all together: ``capacity_blocks`` is that of each,
+    utilisations are means, ``peak_waiting`` is the longest queue of one. ``imbalance`` is what the
+    busiest computed, in times of the mean. ``promised_tokens`` were believed to be cached where the
+    router sent the requests, ``messages_lost`` of the events never reached it.
     """
 
     trace: str
@@ -107,6 +115,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     evictions: int
     steps: int
     seconds: float
+    replicas: int = 1
+    routing: str | None = None
+    imbalance: float | None = None
+    promised_tokens: int | None = None
+    messages_lost: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,24 +139,42 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
     """
     trace = plan.source.trace
     policy, options = plan.policy.engine_policy(trace.block_size)
-    raw = _core.serve(
-        trace,
-        policy,
-        plan.capacity,
-        server.profile.steps,
-        options,
-        max_num_seqs=server.max_num_seqs,
-        max_num_batched_tokens=server.max_num_batched_tokens,
-        order=server.order,
-        priorities=[server.class_priority.get(name, 0) for name in trace.classes],
-        load=plan.load,
-        closed_loop=server.closed_loop,
-        cache_generated=server.cache_generated,
-        time_factor=plan.time_factor,
-    )
+    fleet, settings = plan.fleet, _settings(plan, server)
+    if fleet.replicas == 1:
+        raw = _core.serve(trace, policy, plan.capacity, server.profile.steps, options, **settings)
+    else:
+        others = [
+            plan.policy.engine_policy(trace.block_size).policy for _ in range(1, fleet.replicas)
+        ]
+        raw = _core.serve_fleet(
+            trace,
+            [policy, *others],
+            plan.capacity,
+            server.profile.steps,
+            options,
+            routing=fleet.routing,
+            queue_weight=fleet.queue,
+            event_delay=server.feed.delay,
+            event_loss=server.feed.loss,
+            counts_copies=server.feed.counts_copies,
+            **settings,
+        )
     columns = trace.columns()
     found = times(raw, columns["output_tokens"])
     return Simulated(_cell(plan, server, raw, found), found, raw)
+
+
+def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
+    return {
+        "max_num_seqs": server.max_num_seqs,
+        "max_num_batched_tokens": server.max_num_batched_tokens,
+        "order": server.order,
+        "priorities": [server.class_priority.get(name, 0) for name in plan.source.trace.classes],
+        "load": plan.load,
+        "closed_loop": server.closed_loop,
+        "cache_generated": server.cache_generated,
+        "time_factor": plan.time_factor,
+    }
 
 
 def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -> ServerCell:
@@ -163,7 +194,8 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
 
     ttft, e2e = quantiles(found.ttft), quantiles(found.e2e)
     itl = quantiles(raw["gaps"], raw["gap_counts"])
-    stepped = not server.profile.is_fixed
+    stepped, replicas = not server.profile.is_fixed, plan.fleet.replicas
+    several = replicas > 1
     return ServerCell(
         trace=plan.source.name,
         policy=plan.policy.label,
@@ -186,8 +218,10 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         requests_per_second=a_second(finished),
         output_tokens_per_second=a_second(int(np.maximum(outputs, 1).sum(dtype=np.int64))),
         goodput=None if server.sla is None else a_second(kept(found, server.sla)),
-        utilisation=a_second(raw["busy_seconds"]),
-        kv_utilisation=a_second(raw["block_seconds"]) / plan.capacity if stepped else None,
+        utilisation=a_second(raw["busy_seconds"]) / replicas,
+        kv_utilisation=(
+            a_second(raw["block_seconds"]) / (plan.capacity * replicas) if stepped else None
+        ),
         mean_running=a_second(float((raw["end"] - raw["start"])[done].sum())),
         mean_waiting=a_second(float((raw["start"] - raw["arrival"])[done].sum())),
         peak_waiting=raw["peak_waiting"] if stepped else None,
@@ -199,4 +233,9 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         evictions=raw["evictions"],
         steps=raw["steps"],
         seconds=raw["seconds"],
+        replicas=replicas,
+        routing=plan.fleet.label if several else None,
+        imbalance=imbalance(raw["engines"]) if several else None,
+        promised_tokens=int(raw["promised_tokens"].sum(dtype=np.int64)) if several else None,
+        messages_lost=raw["messages_lost"] if several else None,
     )

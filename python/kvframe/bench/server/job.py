@@ -13,9 +13,19 @@ from kvframe.bench import capacity, policies
 from kvframe.bench.locate import choose_all
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
-from kvframe.bench.server import report
+from kvframe.bench.server import report, routing
 from kvframe.bench.server.cards import CARDS, Card, parse_card
 from kvframe.bench.server.cells import Server, ServerPlan, Simulated, simulate
+from kvframe.bench.server.fleet import (
+    ALONE,
+    Fleet,
+    PartCell,
+    by_class,
+    by_replica,
+    fleets,
+    flooded,
+    parse_feed,
+)
 from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
 from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
@@ -52,6 +62,12 @@ class ServerRequest:
     class_priority: str | None = None
     closed_loop: bool = False
     cache_generated: bool = True
+    replicas: Sequence[str] = ("1",)
+    routings: Sequence[str] = ("round-robin",)
+    event_delay: str = "0ms"
+    event_loss: float = 0.0
+    tell_copies: bool = False
+    flood: str | None = None
     sla: str | None = None
     requests: Path | None = None
     formats: Sequence[str] = ("table",)
@@ -96,13 +112,17 @@ class ServerJob:
             request.tokenizer,
         )
         sources = [read(name, how) for name in split_list(request.traces, "--trace")]
+        self.fleets = _fleets(request, self.server)
+        if request.flood is not None:
+            sources = [one for s in sources for one in (s, flooded(s, request.flood))]
         _check_classes(self.server.class_priority, sources)
         sizes = {source.name: self._blocks(source, card, shape) for source in sources}
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += _remarks(self.server, card, shape, sources)
-        self.plans = _cross(sources, choices, loads, sizes)
+        self._remarks += _fleet_remarks(self.fleets, sources)
+        self.plans = _cross(sources, choices, loads, sizes, self.fleets)
 
     def run(self) -> dict[ServerPlan, Simulated]:
         """Run every simulation; with ``--requests``, write what came of each request.
@@ -126,9 +146,11 @@ class ServerJob:
         cells = {plan: one.cell for plan, one in done.items()}
         return report.ServerResult(
             cells=list(cells.values()),
+            by_replica=self._by_replica(done),
+            by_class=self._by_class(done),
             model_shape=self.request.model_shape,
             token_bytes=self._shape.token_bytes,
-            verdicts=report.verdicts(cells),
+            verdicts=[*report.verdicts(cells), *self._floods(done)],
             remarks=[*self.doubts, *self._remarks],
         )
 
@@ -140,7 +162,24 @@ class ServerJob:
             case "csv":
                 return report.comma_separated(list(cells.values()))
             case _:
-                return report.text(cells, self._remarks)
+                parts = self._by_replica(done), self._by_class(done)
+                return report.text(cells, parts, self._remarks, self._floods(done))
+
+    def _by_replica(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
+        tried = ((plan, one) for plan, one in done.items() if plan.time_factor == 1.0)
+        return [part for plan, one in tried for part in by_replica(plan, one)]
+
+    def _by_class(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
+        if self.request.flood is None:
+            return []
+        tried = ((plan, one) for plan, one in done.items() if plan.time_factor == 1.0)
+        return [part for plan, one in tried for part in by_class(plan, one)]
+
+    def _floods(self, done: dict[ServerPlan, Simulated]) -> list[str]:
+        if self.request.flood is None:
+            return []
+        name, _, times = self.request.flood.rpartition("=")
+        return routing.floods(self._by_class(done), name, int(times))
 
     def _blocks(self, source: Source, card: Card | None, shape: Shape) -> list[int]:
         """Capacities for a trace, each once; a card holds them all."""
@@ -180,7 +219,19 @@ def _server(request: ServerRequest, card: Card, shape: Shape) -> Server:
         class_priority=_class_priority(request.class_priority),
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
+        feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
+
+
+def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
+    replicas = split_list(request.replicas, "--replicas")
+    made = fleets(replicas, split_list(request.routings, "--routing"))
+    if server.profile.is_fixed and made != [ALONE]:
+        raise ConfigError(
+            f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
+            "no steps: use roofline or a table"
+        )
+    return made
 
 
 def _class_priority(text: str | None) -> dict[str, int]:
@@ -220,19 +271,37 @@ def _cross(
     choices: Sequence[Choice],
     loads: Sequence[float],
     sizes: dict[str, list[int]],
+    fleets: Sequence[Fleet],
 ) -> list[ServerPlan]:
-    """Traces x capacities x loads x policies; other time factors where there is a ranking."""
+    """Traces x capacities x loads x fleets x policies; other time factors where some are ranked."""
     several = sum(not choice.replay_only for choice in choices) > 1
+    several |= len({fleet.label for fleet in fleets if fleet.replicas > 1}) > 1
     factors = (1.0, *FACTORS) if several else (1.0,)
     return [
-        ServerPlan(source, choice, size, load, factor)
+        ServerPlan(source, choice, size, load, factor, fleet)
         for source in sources
         for size in sizes[source.name]
         for load in dict.fromkeys(loads)
+        for fleet in fleets
         for factor in factors
         for choice in choices
         if factor == 1.0 or not choice.replay_only
     ]
+
+
+def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[str]:
+    several = [fleet for fleet in fleets if fleet.replicas > 1]
+    said = [
+        "--capacity is what each replica has; hit, TTFT, ITL and E2E are over the requests of all."
+    ][: len(several)]
+    if any(fleet.routing == "session" for fleet in several):
+        said += [
+            f"{source.name} names no sessions: --routing session sends each request where the "
+            "fewest are."
+            for source in sources
+            if not (source.trace.columns()["session"] >= 0).any()
+        ]
+    return said
 
 
 def _remarks(

@@ -177,12 +177,7 @@ impl Fleet<'_> {
     }
 
     /// A request that has arrived goes to an engine.
-    fn send(
-        &mut self,
-        arrival: Arrival,
-        now: f64,
-        is_due: &mut [bool],
-    ) -> Result<(), Stopped> {
+    fn send(&mut self, arrival: Arrival, now: f64, is_due: &mut [bool]) -> Result<(), Stopped> {
         self.hear(now)?;
         let request = arrival.request;
         let loads: Vec<Load> = self.engines.iter().map(Load::of).collect();
@@ -213,7 +208,8 @@ impl Fleet<'_> {
         let Some(feed) = &mut self.feed else { return Ok(()) };
         feed.deliver(now, self.copies.as_mut());
         if let Some(copies) = &mut self.copies {
-            let managers = self.engines.iter_mut().map(|engine| &mut *engine.scheduler.cache.manager);
+            let managers =
+                self.engines.iter_mut().map(|engine| &mut *engine.scheduler.cache.manager);
             copies.tell(&mut managers.collect::<Vec<_>>());
         }
         Ok(())
