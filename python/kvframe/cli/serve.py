@@ -154,8 +154,8 @@ NUMBER = click.IntRange(1, 2**31)
 @click.option(
     "--flood",
     metavar="CLASS=N",
-    help="Also simulate each trace with requests of this class N times as often, and show what every "
-    "class feels.",
+    help="Also simulate each trace with requests of this class N times as often, and show what "
+    "every class feels.",
 )
 @click.option("--sla", metavar="ttft=TIME,itl=TIME,e2e=TIME", help="What users were promised.")
 @click.option(

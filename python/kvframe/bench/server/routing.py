@@ -20,14 +20,15 @@ def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Ta
     )
     for cell in cells:
         same = (cell.policy, cell.routing, cell.load)
-        promised = (
-            f"{cell.promised_tokens or 0:,} tokens promised, " if cell.promised_tokens else ""
-        )
+        promised = cell.promised_tokens or 0
+        queue = f"{promised:,} tokens promised, " if promised else ""
         table.rows.append(
-            [cell.policy, cell.routing or "-", f"{cell.load:g}", "all", f"{cell.requests:,}"]
-            + [f"{cell.token_hit_rate:.4f}", short(cell.ttft_mean), short(cell.ttft_p99)]
-            + [f"{cell.utilisation:.0%}", f"{cell.prefill_tokens + cell.decode_tokens:,}"]
-            + [f"{cell.evictions:,}", f"{promised}imbalance {cell.imbalance or 1:.2f}"]
+            [
+                *(cell.policy, cell.routing or "-", f"{cell.load:g}", "all", f"{cell.requests:,}"),
+                *(f"{cell.token_hit_rate:.4f}", short(cell.ttft_mean), short(cell.ttft_p99)),
+                *(f"{cell.utilisation:.0%}", f"{cell.prefill_tokens + cell.decode_tokens:,}"),
+                *(f"{cell.evictions:,}", f"{queue}imbalance {cell.imbalance or 1:.2f}"),
+            ]
         )
         for part in parts:
             if (part.policy, part.routing, part.load) != same:
@@ -36,7 +37,7 @@ def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Ta
             row += [f"{part.requests:,}", f"{part.token_hit_rate:.4f}"]
             row += [short(part.ttft_mean), short(part.ttft_p99), f"{part.utilisation or 0:.0%}"]
             counts = (part.computed_tokens, part.evictions, part.peak_waiting)
-            table.rows.append(row + [f"{count or 0:,}" for count in counts])
+            table.rows.append([*row, *(f"{count or 0:,}" for count in counts)])
     return table
 
 
@@ -97,9 +98,8 @@ def _choice(group: Cells, tried: Sequence[ServerCell]) -> str:
         then = [cell for plan, cell in group.items() if plan.time_factor == factor]
         same = next((cell for cell in then if cell.routing == best.routing), None)
         if same is not None and ahead(min(then, key=cost), same) > ALIKE:
-            turned.append(
-                f"{min(then, key=cost).routing} leads at {factor:g} times these step times"
-            )
+            first = min(then, key=cost).routing
+            turned.append(f"{first} leads at {factor:g} times these step times")
     if turned:
         return f"{said}; {' and '.join(turned)}"
     return f"{said}; that survives step times of 0.7 and 1.4 times these"
@@ -109,12 +109,12 @@ def floods(parts: Sequence[PartCell], name: str, times: int) -> list[str]:
     """What the other classes lose to one that comes more often."""
     mark = f", {name} x {times}"
     said = []
-    with_it = {
-        (p.trace, p.policy, p.capacity_blocks, p.load, p.replicas, p.routing, p.part): p
+    found = {
+        (p.trace, (p.policy, p.capacity_blocks, p.load, p.replicas, p.routing, p.part)): p
         for p in parts
     }
-    for (trace, *rest), before in with_it.items():
-        after = with_it.get((trace + mark, *rest))
+    for (trace, rest), before in found.items():
+        after = found.get((trace + mark, rest))
         if after is None or before.part == name or not before.finished:
             continue
         routed = f" by {before.routing}" if before.routing else ""
@@ -122,7 +122,7 @@ def floods(parts: Sequence[PartCell], name: str, times: int) -> list[str]:
         said.append(
             f"{trace}, load {before.load:g}, {each}{before.capacity_blocks} blocks, "
             f"{before.policy}: when {name} comes {times} times as often, {before.part} finds "
-            f"{after.token_hit_rate:.4f} of its prompts instead of {before.token_hit_rate:.4f}, and "
-            f"its P99 TTFT goes from {short(before.ttft_p99)} to {short(after.ttft_p99)} s."
+            f"{after.token_hit_rate:.4f} of its prompts instead of {before.token_hit_rate:.4f}, "
+            f"and its P99 TTFT goes from {short(before.ttft_p99)} to {short(after.ttft_p99)} s."
         )
     return said
