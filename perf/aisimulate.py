@@ -1,9 +1,10 @@
 """``python -m perf.aisimulate``: the simulated server beside AISimulate, in one run.
 
 First the managers: one request after the other, answers of one token; the reused tokens must be
-equal under lru and under the optimum. Then the servers, both with AISimulate's step times (ours from
-a table that `examples/step_times/from_aisimulate.py` fills), at several loads: reuse, TTFT and
-throughput side by side, requests a second of each, and memory. Each side is a process of its own.
+equal under lru and under the optimum. Where they are not, once more with prompts that fill their
+last block one token shorter. Then the servers, both with AISimulate's step times (ours from a table
+that `examples/step_times/from_aisimulate.py` fills), at several loads: reuse, TTFT and throughput
+side by side, requests a second of each, and memory. Each side is a process of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from kvframe.bench.traces import load
-from perf.jsonl import write_jsonl
 from perf.peers import Peer, PeerError, python_with
 from perf.results import save, warn_debug
 from perf.table import short, table
@@ -48,20 +46,26 @@ class Files:
         """Of the trace ``name``."""
         self.folder, self.name, self.trace = folder, name, load(name).trace
         self.block_size = self.trace.block_size
+        chains = (self.trace.request(i)[4] for i in range(self.trace.requests))
+        self.nodes = 1 + max((max(ids) for ids in chains if ids), default=0)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for i in range(self.trace.requests):
             at, tokens, answer, _, ids = self.trace.request(i)
+            named = list(ids)
+            if len(named) * self.block_size < tokens:
+                # A partial block, which AISimulate wants named.
+                named.append(self.nodes + i)
             yield {
                 "timestamp": at,
                 "input_length": tokens,
                 "output_length": answer,
-                "hash_ids": list(ids),
+                "hash_ids": named,
             }
 
     def serial(self, shortened: bool) -> tuple[Path, int]:
-        """Answers of one token; ``shortened``: prompts that fill their last block lose a token. Also
-        how many do.
+        """Answers of one token, and how many prompts fill their last block; ``shortened``: these
+        lose a token.
         """
         path = self.folder / f"{self.name}-{'short' if shortened else 'serial'}.jsonl"
         full = 0
@@ -77,18 +81,20 @@ class Files:
     def at(self, factor: float) -> Path:
         """Times divided by the load, in whole milliseconds."""
         path = self.folder / f"{self.name}-{factor:g}.jsonl"
-        times = self.trace.columns()["timestamp_ms"]
-        scaled = times[0] + np.round((times - times[0]) / factor).astype(np.int64)
-        write_jsonl(self.trace.retimed(scaled), path)
+        first = int(self.trace.columns()["timestamp_ms"][0])
+        with path.open("w", encoding="utf-8") as out:
+            for row in self._rows():
+                row["timestamp"] = first + round((row["timestamp"] - first) / factor)
+                out.write(json.dumps(row) + "\n")
         return path
 
 
 def managers(files: Files, sides: tuple[Peer, Peer]) -> list[dict[str, Any]]:
     """Reused tokens of both, one request after the other."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for shortened in (False, True):
         path, full = files.serial(shortened)
-        if shortened and not full:
+        if shortened and not any(row["difference_blocks"] for row in rows):
             continue
         for policy, theirs in POLICIES.items():
             for blocks in CAPACITIES:

@@ -26,6 +26,16 @@ def trace_of(path: str, block_size: int) -> _core.Trace:
     return traces[path]
 
 
+def profile_of(request: dict[str, Any]) -> _core.StepProfile:
+    """Fixed rates, or a table that is read once."""
+    if "fixed" in request:
+        return _core.StepProfile.fixed(**request["fixed"])
+    table = request["table"]
+    if table not in tables:
+        tables[table] = read_table(Path(table))
+    return tables[table]
+
+
 def replayed(trace: _core.Trace, request: dict[str, Any]) -> dict[str, Any]:
     """One request after the other: the tokens that were found."""
     start = time.perf_counter()
@@ -35,16 +45,14 @@ def replayed(trace: _core.Trace, request: dict[str, Any]) -> dict[str, Any]:
 
 def served(trace: _core.Trace, request: dict[str, Any]) -> dict[str, Any]:
     """A server of steps: what its users felt."""
-    table = request["table"]
-    if table not in tables:
-        tables[table] = read_table(Path(table))
+    profile = profile_of(request)
     start = time.perf_counter()
     raw = _core.serve(
         trace,
         request["policy"],
         request["blocks"],
-        tables[table],
-        every_step=request["every_step"],
+        profile,
+        every_step=request.get("every_step", False),
         **request.get("server", {}),
     )
     seconds = time.perf_counter() - start
@@ -70,10 +78,16 @@ def served(trace: _core.Trace, request: dict[str, Any]) -> dict[str, Any]:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """``{"trace": FILE, "block_size": N, "policy": NAME, "blocks": N}``, and for a server of steps
-    ``"table": FILE``, ``"every_step": BOOL`` and ``"server": {...}``.
+    ``"table": FILE`` or ``"fixed": {...}``, ``"every_step": BOOL`` and ``"server": {...}``. Without
+    a policy the trace is only read.
     """
     trace = trace_of(request["trace"], request["block_size"])
-    got = served(trace, request) if "table" in request else replayed(trace, request)
+    if "policy" not in request:
+        got: dict[str, Any] = {"requests": trace.requests}
+    elif "table" in request or "fixed" in request:
+        got = served(trace, request)
+    else:
+        got = replayed(trace, request)
     return {**got, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 

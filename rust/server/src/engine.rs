@@ -5,6 +5,7 @@ use kvframe_trace::replay::Host;
 
 use crate::arrivals::Arrival;
 use crate::cache::Stopped;
+use crate::gaps;
 use crate::options::ServerOptions;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
@@ -115,7 +116,7 @@ impl<'a> Engine<'a> {
             if steps == 0 {
                 self.note_gaps(start);
             } else {
-                self.report.gaps.push((self.now - start, batch.n_decode));
+                gaps::note(&mut self.report.gaps, self.now - start, batch.n_decode);
             }
             steps += 1;
             if steps == most || next_arrival <= self.now {
@@ -143,11 +144,11 @@ impl<'a> Engine<'a> {
             if samples && one.last_token == start {
                 regular += 1;
             } else if samples {
-                self.report.gaps.push((self.now - one.last_token, 1));
+                gaps::note(&mut self.report.gaps, self.now - one.last_token, 1);
             }
         }
         if regular > 0 {
-            self.report.gaps.push((self.now - start, regular));
+            gaps::note(&mut self.report.gaps, self.now - start, regular);
         }
     }
 }

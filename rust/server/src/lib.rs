@@ -19,7 +19,7 @@
 //! | `cache` | the core's verbs, with policies outside the core consulted |
 //! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
-//! | [`report`] | what came of each request, and of all |
+//! | [`report`], `gaps` | what came of each request, and of all |
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -27,6 +27,7 @@ mod cache;
 mod engine;
 pub mod fixed;
 pub mod fleet;
+mod gaps;
 pub mod options;
 mod present;
 pub mod profile;

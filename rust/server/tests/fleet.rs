@@ -65,8 +65,7 @@ fn routings() -> impl Strategy<Value = Routing> {
     ]
 }
 
-/// Every `count`-th row from `first` on, as a trace of its own that begins when the whole one does: the row
-/// before takes a prompt that no server holds.
+/// Every `count`-th row from `first` on.
 fn every_nth(text: &str, count: usize, first: usize) -> Trace {
     let lines = text.lines().skip(first).step_by(count);
     parse(&lines.map(|line| format!("{line}\n")).collect::<String>())
