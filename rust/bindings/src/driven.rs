@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// A core with these options, and its link to the policies; the link alone where there can be none.
-    fn start(self, options: Options) -> Result<(Core, Link), (Error, Link)> {
+    fn start(self, options: Options) -> Result<(Core, Link), Box<(Error, Link)>> {
         let Self { eviction, gate, mirrored, link, .. } = self;
         match Core::new(options, eviction) {
             Ok(manager) => {
@@ -120,7 +120,7 @@ impl Driver {
                 };
                 Ok((matched, link))
             }
-            Err(error) => Err((error, link)),
+            Err(error) => Err(Box::new((error, link))),
         }
     }
 
@@ -138,7 +138,7 @@ impl Driver {
             started.collect::<Result<Vec<_>, _>>()
         });
         let mut cores = started
-            .map_err(|(error, link)| native::from_core(py, &error, link.outside.native()))?;
+            .map_err(|failed| native::from_core(py, &failed.0, failed.1.outside.native()))?;
         let done = py.detach(|| work(&mut cores));
         let native = cores.iter().find_map(|(_, link)| link.outside.native());
         let got = done.map_err(|error| native::from_core(py, &error, native))?;
@@ -157,7 +157,7 @@ impl Driver {
         let options = options.map_err(|error| native::from_core(py, &error, None))?;
         let started = py.detach(|| self.start(options));
         let (mut manager, mut link) = started
-            .map_err(|(error, link)| native::from_core(py, &error, link.outside.native()))?;
+            .map_err(|failed| native::from_core(py, &failed.0, failed.1.outside.native()))?;
         let done = py.detach(|| work(&mut manager, &mut link));
         let got = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
         link.settle(py)?;

@@ -19,7 +19,9 @@ pub(crate) fn note(gaps: &mut Vec<(f64, u32)>, seconds: f64, count: u32) {
 
 /// One entry for all times that `of` makes equal, in the order of time.
 fn fold(gaps: &mut Vec<(f64, u32)>, of: impl Fn(f64) -> f64) {
-    gaps.iter_mut().for_each(|gap| gap.0 = of(gap.0));
+    for gap in gaps.iter_mut() {
+        gap.0 = of(gap.0);
+    }
     gaps.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     gaps.dedup_by(|next, kept| {
         let sum = kept.1.checked_add(next.1).filter(|_| next.0.to_bits() == kept.0.to_bits());

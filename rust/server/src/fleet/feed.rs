@@ -60,7 +60,9 @@ impl Feed {
     pub fn new(options: FeedOptions, engines: usize, blocks: usize) -> Self {
         // Twice as many: what was removed may not have been told yet.
         let mut index = Router::new(0, blocks.saturating_mul(2).min(u32::MAX as usize / 2));
-        (0..engines).for_each(|at| _ = index.add_worker(at as u64));
+        for at in 0..engines as u64 {
+            index.add_worker(at);
+        }
         Self {
             options,
             index,
@@ -119,7 +121,9 @@ impl Feed {
     /// Messages that have arrived by `now` enter the index.
     pub fn deliver(&mut self, now: f64, mut copies: Option<&mut Copies>) {
         for at in 0..self.coming.len() {
-            while let Some(message) = self.coming[at].pop_front_if(|first| first.due <= now) {
+            while self.coming[at].front().is_some_and(|first| first.due <= now)
+                && let Some(message) = self.coming[at].pop_front()
+            {
                 if let Some(copies) = copies.as_deref_mut() {
                     message.changes.iter().for_each(|&change| copies.note(at, change));
                 }

@@ -144,7 +144,7 @@ impl Fleet<'_> {
             is_due.fill(false);
             self.end_steps(now, &mut is_due)?;
             while let Some(arrival) = self.arrivals.take_due(now) {
-                self.send(arrival, now, &mut is_due)?;
+                self.send(arrival, now, &mut is_due);
             }
             self.begin_steps(now, &is_due)?;
         }
@@ -177,8 +177,8 @@ impl Fleet<'_> {
     }
 
     /// A request that has arrived goes to an engine.
-    fn send(&mut self, arrival: Arrival, now: f64, is_due: &mut [bool]) -> Result<(), Stopped> {
-        self.hear(now)?;
+    fn send(&mut self, arrival: Arrival, now: f64, is_due: &mut [bool]) {
+        self.hear(now);
         let request = arrival.request;
         let loads: Vec<Load> = self.engines.iter().map(Load::of).collect();
         let session = self.trace.requests[request].session;
@@ -200,25 +200,23 @@ impl Fleet<'_> {
                 self.report.requests[request] = record;
             }
         }
-        Ok(())
     }
 
     /// The router, and who counts copies, hear what has reached them by `now`.
-    fn hear(&mut self, now: f64) -> Result<(), Stopped> {
-        let Some(feed) = &mut self.feed else { return Ok(()) };
+    fn hear(&mut self, now: f64) {
+        let Some(feed) = &mut self.feed else { return };
         feed.deliver(now, self.copies.as_mut());
         if let Some(copies) = &mut self.copies {
             let managers =
                 self.engines.iter_mut().map(|engine| &mut *engine.scheduler.cache.manager);
             copies.tell(&mut managers.collect::<Vec<_>>());
         }
-        Ok(())
     }
 
     fn begin_steps(&mut self, now: f64, is_due: &[bool]) -> Result<(), Stopped> {
         let next_arrival = self.next_arrival();
         if self.copies.is_some() {
-            self.hear(now)?;
+            self.hear(now);
         }
         for (at, engine) in self.engines.iter_mut().enumerate() {
             if !is_due[at] {

@@ -82,14 +82,12 @@ impl Routes {
                 self.least_by(|at| (cost(at) > least, loads[at].requests))
             }
             Routing::Session if session == NO_SESSION => self.least_loaded(loads),
-            Routing::Session => match self.sessions.get(&session) {
-                Some(&at) => at,
-                None => {
-                    let at = self.least_loaded(loads);
-                    self.sessions.insert(session, at);
-                    at
-                }
-            },
+            Routing::Session => {
+                let known = self.sessions.get(&session).copied();
+                let at = known.unwrap_or_else(|| self.least_loaded(loads));
+                self.sessions.insert(session, at);
+                at
+            }
         };
         self.last = at;
         at
