@@ -23,7 +23,7 @@ pub(crate) struct Engine<'a> {
     report: ServerReport,
     /// Steps that run, one after the other.
     steps: u32,
-    /// Somebody has arrived since the last step began.
+    /// A request has arrived since the last step began.
     is_met: bool,
     ended: Vec<usize>,
     /// Requests that have ended or were rejected, since the caller last took them.
@@ -63,7 +63,7 @@ impl<'a> Engine<'a> {
         is_taken
     }
 
-    /// Begins a step at `now`, or all following steps that would be decided the same way as long as nobody
+    /// Begins a step at `now`, or all following steps that would be decided the same way as long as no request
     /// arrives, and sets the clock to their end. False if there is nothing to compute.
     pub fn begin(&mut self, next_arrival: f64) -> Result<bool, Stopped> {
         let scheduled = self.scheduler.schedule(self.now)?;
