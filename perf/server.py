@@ -1,8 +1,8 @@
 """``python -m perf.server``: requests that the simulated server serves in a second, and its memory.
 
-Speed: the shipped traces at fixed rates, on one core, beside the floor: the same verbs of the core
-on the same prompts without a clock (`kvframe bench run` in engine mode). Memory: a made trace of
-10^6 requests, read, then served at fixed rates and by steps, each in a process of its own.
+Speed: the shipped traces at fixed rates, in CPU time of one core, beside the floor: the same verbs
+of the core on the same prompts without a clock (`kvframe bench run` in engine mode). Memory: a made
+trace of 10^6 requests, read, then served at fixed rates and by steps, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BESIDE = ("8193,1,1000,8192,185000", "8448,256,2000000,8192,220000")
 
 
 def speeds(name: str, capacity: int, rounds: int, folder: Path) -> dict[str, Any]:
-    """One trace at fixed rates, and its floor; the best of several rounds, in turns."""
+    """One trace at fixed rates, and its floor; the best CPU time of several rounds, in turns."""
     trace = load(name).trace
     path = folder / f"{name}.jsonl"
     if not path.exists():
@@ -45,8 +45,8 @@ def speeds(name: str, capacity: int, rounds: int, folder: Path) -> dict[str, Any
     with Peer("for_server.py", sys.executable) as side:
         served, floor = [], []
         for _ in range(rounds):
-            served.append(side.ask(**asked, policy="lru", fixed=FIXED)["seconds"])
-            floor.append(side.ask(**asked, policy="lru")["seconds"])
+            served.append(side.ask(**asked, policy="lru", fixed=FIXED)["cpu_seconds"])
+            floor.append(side.ask(**asked, policy="lru")["cpu_seconds"])
     accesses = trace.prepare("timed")["block_accesses"]
     return {
         "trace": name,
