@@ -1276,12 +1276,13 @@ class StepProfile:
                 SupportsFloat | SupportsIndex,
                 SupportsFloat | SupportsIndex,
                 SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
             ],
         ],
     ) -> StepProfile:
         """
         Measured steps: of each, the sequences that decoded, the tokens that those attended to, the prompt
-        tokens, and its seconds.
+        tokens, the tokens that each of these attended to on the mean, and its seconds.
         """
 
 @final
@@ -1624,6 +1625,10 @@ class Trace:
         """
         Tokens a block id stands for.
         """
+    def class_numbers(self, /) -> Incomplete:
+        """
+        The class of each request: its place in `classes` plus 1, or 0 for none.
+        """
     @property
     def classes(self, /) -> list[str]:
         """
@@ -1637,6 +1642,10 @@ class Trace:
         """
         A column a key, an entry a request: `timestamp_ms` (int64), `input_tokens` and
         `output_tokens` (uint32), and `session` (int64, -1 for none).
+        """
+    def flooded(self, /, class_name: str, times: SupportsIndex) -> Trace:
+        """
+        The requests of `class` come `times` times as often: copies that share nothing with other requests.
         """
     @property
     def ids_repeat(self, /) -> bool:
@@ -1929,6 +1938,41 @@ def serve(
 
     `tiers` are tables, `links` (bytes a second up, bytes a second down, seconds), and `prefetch` so many requests at the
     front of the queue have their pages brought to host memory. `core` has further options of the manager.
+    """
+
+def serve_fleet(
+    trace: Trace,
+    policies: SupportsGetItem[int, Any],
+    capacity: SupportsIndex | None,
+    profile: StepProfile,
+    options: dict | None = None,
+    *,
+    routing: str = "round-robin",
+    queue_weight: SupportsFloat | SupportsIndex = 1.0,
+    event_delay: SupportsFloat | SupportsIndex = 0.0,
+    event_loss: SupportsFloat | SupportsIndex = 0.0,
+    seed: SupportsIndex = 0,
+    counts_copies: bool = False,
+    max_num_seqs: SupportsIndex = 256,
+    max_num_batched_tokens: SupportsIndex = 8192,
+    order: str = "fcfs",
+    priorities: SupportsGetItem[int, SupportsIndex] = ...,
+    load: SupportsFloat | SupportsIndex = 1.0,
+    closed_loop: bool = False,
+    cache_generated: bool = True,
+    time_factor: SupportsFloat | SupportsIndex = 1.0,
+    every_step: bool = False,
+) -> dict:
+    """
+    Serves a trace with several simulated engines on one clock, each with a core of its own, and a router that
+    sends each request to one of them when it arrives.
+
+    `policies` has a policy for each engine, each as `serve` takes one; `capacity` counts the blocks of each.
+    `queue_weight` says what a token that is waited for weighs beside one that is computed, where `routing` is
+    `"prefix"`; the router then goes by the engines' events, which reach it `event_delay` seconds late, but for
+    a share of `event_loss`. With `counts_copies`, engines know how many others hold a block. The rest is as in
+    `serve`. Returns what `serve` returns, of all engines together; the engine of each request, and the tokens
+    that the router believed to be cached there; and under `"engines"` what each engine counted.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

@@ -186,3 +186,77 @@ def test_what_is_no_table_is_refused(
     done = bench("serve", "--trace", small, "--profile", "steps.csv")
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+CLASSES = "".join(
+    json.dumps(
+        {"timestamp": 400 * i, "input_length": 1100, "output_length": 2, "hash_ids": [0, i % 5, i]}
+        | {"type": "chat" if i % 3 else "code"}
+    )
+    + "\n"
+    for i in range(30)
+)
+
+
+def test_replicas_are_told_one_by_one_and_routings_are_compared(
+    bench: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "classes.jsonl").write_text(CLASSES)
+    asked = ("serve", "--trace", "classes.jsonl", "--policy", "lru", "--capacity", "8")
+    fleet = (*asked, "--replicas", "1,2", "--routing", "round-robin,prefix:queue=0.5")
+    done = bench(*fleet, "--event-delay", "5ms", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    shown = [cell for cell in result["cells"] if cell["time_factor"] == 1.0]
+    labels = [(cell["replicas"], cell["routing"]) for cell in shown]
+    assert labels == [(1, None), (2, "round-robin"), (2, "prefix:queue=0.5")]
+    parts = result["by_replica"]
+    assert [part["part"] for part in parts] == ["0", "1"] * 2
+    assert [part["requests"] for part in parts[:2]] == [15, 15]
+    assert sum(part["computed_tokens"] for part in parts[2:]) == (
+        shown[2]["prefill_tokens"] + shown[2]["decode_tokens"]
+    )
+    assert result["by_class"] == []
+    text = bench(*fleet).stdout
+    assert "2 replicas of 8 blocks of 512 tokens" in text
+    assert "What each replica does, TTFT in s" in text
+    assert text.splitlines()[-1].startswith("classes.jsonl, load 1, 2 replicas of 8 blocks, lru: ")
+
+
+def test_a_flood_is_told_by_class(bench: Command, tmp_path: Path) -> None:
+    (tmp_path / "classes.jsonl").write_text(CLASSES)
+    asked = ("serve", "--trace", "classes.jsonl", "--policy", "lru", "--capacity", "8")
+    done = bench(*asked, "--flood", "chat=4", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    parts = {(part["trace"], part["part"]): part["requests"] for part in result["by_class"]}
+    more = "classes.jsonl, chat x 4"
+    assert parts == {
+        ("classes.jsonl", "code"): 10,
+        ("classes.jsonl", "chat"): 20,
+        (more, "code"): 10,
+        (more, "chat"): 80,
+    }
+    assert "when chat comes 4 times as often, code finds " in result["verdicts"][-1]
+    assert "What each class feels" in bench(*asked, "--flood", "chat=4").stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--replicas", "0"), "--replicas 0: must be a number from 1 to 64"),
+        (("--replicas", "2", "--routing", "prefx"), "did you mean prefix?"),
+        (("--routing", "session:queue=2"), "no option queue: prefix has queue"),
+        (("--routing", "prefix:queue=-1"), "queue: must be 0 or more"),
+        (("--event-delay", "5"), "--event-delay 5: must be a time such as 2s or 50ms"),
+        (("--replicas", "2", "--profile", "fixed"), "--profile fixed has no steps"),
+        (("--flood", "chat"), "--flood chat: must be CLASS=N with a whole N of 2 or more"),
+        (("--flood", "chat=2"), "has no class chat: it names no classes"),
+    ],
+)
+def test_impossible_fleets_are_refused(
+    bench: Command, small: Path, option: tuple[str, ...], message: str
+) -> None:
+    done = bench("serve", "--trace", small.name, *SERVER, *option)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kvframe.bench.build import debug_warning
+from kvframe.bench.server.fleet import ROUTINGS
 from kvframe.bench.server.job import ORDERS, POLICIES, ServerJob, ServerRequest
 from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
@@ -148,6 +149,50 @@ NUMBER = click.IntRange(1, 2**31)
     default=True,
     show_default=True,
     help="Whether blocks that decoding fills can be found.",
+)
+@click.option(
+    "--replicas",
+    multiple=True,
+    metavar="N",
+    default=ServerRequest.replicas,
+    show_default=True,
+    help="Servers behind a router, each with --capacity.",
+)
+@click.option(
+    "--routing",
+    "routings",
+    multiple=True,
+    metavar="|".join(ROUTINGS),
+    default=ServerRequest.routings,
+    show_default=True,
+    help="Which replica gets a request. prefix:queue=N weighs tokens that are waited for against "
+    "tokens that are computed.  [queue: 1]",
+)
+@click.option(
+    "--event-delay",
+    metavar="TIME",
+    default=ServerRequest.event_delay,
+    show_default=True,
+    help="For prefix routing and --tell-copies: how late the router hears what replicas cache.",
+)
+@click.option(
+    "--event-loss",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    default=ServerRequest.event_loss,
+    show_default=True,
+    help="The share of these messages that it never hears.",
+)
+@click.option(
+    "--tell-copies",
+    is_flag=True,
+    help="Policies see how many other replicas hold a block, in the column copies.",
+)
+@click.option(
+    "--flood",
+    metavar="CLASS=N",
+    help="Also simulate each trace with requests of this class N times as often, and show what "
+    "every class feels.",
 )
 @click.option("--sla", metavar="ttft=TIME,itl=TIME,e2e=TIME", help="What users were promised.")
 @click.option(

@@ -33,6 +33,7 @@ COLUMNS: dict[str, str] = {
     "key": "uint64: of shape (blocks, 2), low word first: the key of its tokens and their prefix",
     "last_use_time": "uint64: the engine's time of the last hit or release, 0 before it told any",
     "inserted_time": "uint64: the engine's time at which it became findable",
+    "copies": "uint32: other engines that hold it too, as far as this one was told",
 }
 """Columns that a policy may ask for. Ticks are the core's logical clock: one per operation."""
 

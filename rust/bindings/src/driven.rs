@@ -119,6 +119,44 @@ impl Driver {
         self
     }
 
+    /// A core with these options, and its link to the policies; the link alone where there can be none.
+    fn start(self, options: Options) -> Result<(Core, Link), Box<(Error, Link)>> {
+        let Self { eviction, gate, mirrored, link, .. } = self;
+        match Core::new(options, eviction) {
+            Ok(manager) => {
+                let manager = manager.with_admission(gate);
+                let matched = match mirrored {
+                    Some(mirrored) => manager.with_matcher(mirrored),
+                    None => manager,
+                };
+                Ok((matched, link))
+            }
+            Err(error) => Err(Box::new((error, link))),
+        }
+    }
+
+    /// Does `work` on several cores with the same options, each with a driver of its own, without the
+    /// interpreter. `work` answers None where a link stopped it: what Python raised is raised here.
+    pub(crate) fn run_all<T: Send>(
+        py: Python<'_>,
+        drivers: Vec<Self>,
+        options: Result<Options, Error>,
+        work: impl Send + FnOnce(&mut [(Core, Link)]) -> Result<Option<T>, Error>,
+    ) -> PyResult<T> {
+        let options = options.map_err(|error| native::from_core(py, &error, None))?;
+        let started = py.detach(|| {
+            let started = drivers.into_iter().map(|driver| driver.start(options.clone()));
+            started.collect::<Result<Vec<_>, _>>()
+        });
+        let mut cores = started
+            .map_err(|failed| native::from_core(py, &failed.0, failed.1.outside.native()))?;
+        let done = py.detach(|| work(&mut cores));
+        let native = cores.iter().find_map(|(_, link)| link.outside.native());
+        let got = done.map_err(|error| native::from_core(py, &error, native))?;
+        cores.iter_mut().try_for_each(|(_, link)| link.settle(py))?;
+        got.ok_or_else(|| stopped(py))
+    }
+
     /// Does `work` on a core with these options, without the interpreter. `work` answers None where
     /// the link stopped it: what Python raised is raised here.
     pub(crate) fn run<T: Send>(
@@ -127,34 +165,41 @@ impl Driver {
         options: Result<Options, Error>,
         work: impl Send + FnOnce(&mut Core, &mut Link) -> Result<Option<T>, Error>,
     ) -> PyResult<Driven<T>> {
-        let Self { eviction, gate, mirrored, mut link, .. } = self;
-        let done = py.detach(|| {
-            let mut manager = Core::new(options?, eviction)?.with_admission(gate);
-            if let Some(mirrored) = mirrored {
-                manager = manager.with_matcher(mirrored);
-            }
-            let got = work(&mut manager, &mut link)?;
-            Ok((got, manager))
-        });
-        let (got, manager) = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
-        if let Some(error) = link.error {
+        let options = options.map_err(|error| native::from_core(py, &error, None))?;
+        let started = py.detach(|| self.start(options));
+        let (mut manager, mut link) = started
+            .map_err(|failed| native::from_core(py, &failed.0, failed.1.outside.native()))?;
+        let done = py.detach(|| work(&mut manager, &mut link));
+        let got = done.map_err(|e| native::from_core(py, &e, link.outside.native()))?;
+        link.settle(py)?;
+        Ok(Driven {
+            got: got.ok_or_else(|| stopped(py))?,
+            manager,
+            policy_failures: link.outside.failures(),
+            admission_failures: link.admission.failures(),
+            served: link.served,
+        })
+    }
+}
+
+fn stopped(py: Python<'_>) -> PyErr {
+    crate::errors::raise(py, "PolicyError", "the replay was stopped".into())
+}
+
+impl Link {
+    /// Raises what Python raised, and says where a compiled policy failed.
+    fn settle(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let Some(error) = self.error.take() {
             return Err(error);
         }
-        let outside = link.tiers.iter().map(|tier| &tier.eviction).chain([&link.outside]);
+        let outside = self.tiers.iter().map(|tier| &tier.eviction).chain([&self.outside]);
         for native in outside.filter_map(Outside::native).filter(|native| native.failures() > 0) {
             if native.is_strict() {
                 return Err(native.refusal(py));
             }
             native.report(py);
         }
-        let stopped = || crate::errors::raise(py, "PolicyError", "the replay was stopped".into());
-        Ok(Driven {
-            got: got.ok_or_else(stopped)?,
-            manager,
-            policy_failures: link.outside.failures(),
-            admission_failures: link.admission.failures(),
-            served: link.served,
-        })
+        Ok(())
     }
 }
 

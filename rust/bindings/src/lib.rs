@@ -22,7 +22,7 @@
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`trace`], [`profile`], [`replay`] | `Trace`, what it could reuse, and `replay` |
-//! | [`serve`], [`step_time`] | `serve`, a simulated server, and how long its steps take |
+//! | [`serve`], [`serve_fleet`], [`step_time`] | `serve`, a simulated server, several of them, and how long steps take |
 //! | [`driven`] | the core that a trace drives, in both of these |
 //! | [`streams`] | Python's file objects as streams |
 //! | [`options`] | unknown options are refused |
@@ -73,6 +73,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
+mod serve_fleet;
 mod served_tiers;
 mod shadow;
 mod sharing;
@@ -113,6 +114,8 @@ mod _core {
     use super::router::RouterIndex;
     #[pymodule_export]
     use super::serve::serve;
+    #[pymodule_export]
+    use super::serve_fleet::serve_fleet;
     #[pymodule_export]
     use super::shadow::ShadowSet;
     #[pymodule_export]

@@ -21,7 +21,7 @@ use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
 use crate::trace::Trace;
 
-fn order_of(py: Python<'_>, order: &str) -> PyResult<QueueOrder> {
+pub(crate) fn order_of(py: Python<'_>, order: &str) -> PyResult<QueueOrder> {
     match order {
         "fcfs" => Ok(QueueOrder::Fcfs),
         "priority" => Ok(QueueOrder::Priority),
@@ -121,7 +121,7 @@ pub fn serve<'py>(
     Ok(dict)
 }
 
-fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
+pub(crate) fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     let counts = [
         ("max_num_seqs", server.max_num_seqs),
         ("max_num_batched_tokens", server.max_num_batched_tokens),
@@ -139,7 +139,11 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     Ok(())
 }
 
-fn report_dict<'py>(py: Python<'py>, report: &ServerReport) -> PyResult<Bound<'py, PyDict>> {
+/// What was counted, and a column for each fact of the requests.
+pub(crate) fn report_dict<'py>(
+    py: Python<'py>,
+    report: &ServerReport,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("steps", report.steps)?;
     dict.set_item("busy_seconds", report.busy_seconds)?;

@@ -91,13 +91,14 @@ impl StepProfile {
     const SHORT_CHUNK: u32 = Batch::SHORT_CHUNK;
 
     /// Measured steps: of each, the sequences that decoded, the tokens that those attended to, the prompt
-    /// tokens, and its seconds.
+    /// tokens, the tokens that each of these attended to on the mean, and its seconds.
     #[staticmethod]
-    fn table(py: Python<'_>, rows: Vec<(f64, f64, f64, f64)>) -> PyResult<Self> {
-        let row = |(n_decode, kv_decode, prefill_chunk, seconds)| TableRow {
+    fn table(py: Python<'_>, rows: Vec<(f64, f64, f64, f64, f64)>) -> PyResult<Self> {
+        let row = |(n_decode, kv_decode, prefill_chunk, prefill_context, seconds)| TableRow {
             n_decode,
             kv_decode,
             prefill_chunk,
+            prefill_context,
             seconds,
         };
         let rows: Vec<TableRow> = rows.into_iter().map(row).collect();

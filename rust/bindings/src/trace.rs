@@ -174,6 +174,18 @@ impl Trace {
         py.detach(|| self.inner.coarsened(factor)).map(Self::new).map_err(|why| usage(py, why))
     }
 
+    /// The requests of `class` come `times` times as often: copies that share nothing with other requests.
+    fn flooded(&self, py: Python<'_>, class_name: &str, times: u32) -> PyResult<Self> {
+        let made = py.detach(|| self.inner.flooded(class_name, times));
+        made.map(Self::new).map_err(|why| usage(py, why))
+    }
+
+    /// The class of each request: its place in `classes` plus 1, or 0 for none.
+    fn class_numbers<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        let of = |i: usize| self.inner.class_of.get(i).copied().unwrap_or(0);
+        PyArray1::from_iter(py, (0..self.inner.requests.len()).map(of))
+    }
+
     /// Names of the classes that rows have as `type`, in order of first appearance.
     #[getter]
     fn classes(&self) -> Vec<String> {

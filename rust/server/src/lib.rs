@@ -8,8 +8,11 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | how the server is configured |
-//! | [`simulate`] | the event loop; steps that change nothing but the clock are taken together |
+//! | [`simulate`] | the event loop of one engine |
+//! | [`fleet`] | several engines and a router, on one clock |
+//! | `engine` | an engine's steps; those that change nothing but the clock are taken together |
 //! | `scheduler` | one step: running sequences grow, waiting requests come in |
+//! | `present` | what is known of requests that are here |
 //! | `running` | the sequences that run, and the requests that they serve |
 //! | `queue`, `arrivals` | who waits, in which order; who comes when |
 //! | `prompts` | a trace's row as a request with keys |
@@ -17,13 +20,17 @@
 //! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
 //! | [`tiers`] | tiers below the pool: what moves, over which links |
-//! | [`report`] | what came of each request, and of all |
+//! | [`report`], `gaps` | what came of each request, and of all |
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod cache;
+mod engine;
 pub mod fixed;
+pub mod fleet;
+mod gaps;
 pub mod options;
+mod present;
 pub mod profile;
 mod prompts;
 mod queue;
@@ -34,6 +41,7 @@ pub mod simulate;
 pub mod tiers;
 
 pub use cache::Stopped;
+pub use fleet::{FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
 pub use options::{QueueOrder, ServerOptions};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};

@@ -69,6 +69,19 @@ impl<'a> Prompts<'a> {
         self.metas[i].priority
     }
 
+    /// Tokens a block.
+    pub fn block_size(&self) -> u32 {
+        self.trace.block_size
+    }
+
+    /// Keys of the blocks of its prompt, and the most tokens that a hit on them can cover.
+    pub fn findable(&self, i: usize) -> (impl Iterator<Item = Key>, u32) {
+        let size = self.block_size();
+        let nodes = self.trace.prefix(i, self.trace.blocks(i, Mode::Engine) as usize);
+        let keys = nodes.into_owned().into_iter().map(node_key);
+        (keys, (self.prompt(i) - 1) / size * size)
+    }
+
     /// Whether the prompt of `j` begins with all of `i`'s prompt and is long enough for its answer.
     fn is_continued(&self, i: usize, j: usize) -> bool {
         let blocks = self.trace.blocks(i, Mode::Engine) as usize;

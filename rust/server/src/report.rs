@@ -55,7 +55,8 @@ impl Default for RequestRecord {
 pub struct ServerReport {
     /// A record a request, in the order of the trace.
     pub requests: Vec<RequestRecord>,
-    /// Seconds between a token and the one before it, and how many tokens came after that long.
+    /// Seconds between a token and the one before it, and how many tokens came after that long. Beyond a
+    /// million different ones they are rounded by a part in 8,192 at most.
     pub gaps: Vec<(f64, u32)>,
     /// Scheduler steps.
     pub steps: u64,

@@ -59,3 +59,10 @@ pub(crate) struct Progress {
     /// Its pages are being brought to host memory, or were.
     pub is_prefetched: bool,
 }
+
+impl Progress {
+    /// A request that has just arrived.
+    pub fn fresh(number: u32, own_from: u32) -> Self {
+        Self { number, own_from, sampled: 0, lost: 0, last_token: f64::NAN, is_prefetched: false }
+    }
+}

@@ -9,6 +9,7 @@ use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
 use crate::options::ServerOptions;
+use crate::present::ByRequest;
 use crate::profile::Batch;
 use crate::prompts::Prompts;
 use crate::queue::{Queue, Waiter};
@@ -19,18 +20,21 @@ use crate::tiers::Tiers;
 /// What decides a step.
 pub(crate) struct Scheduler<'a> {
     pub cache: Cache<'a>,
-    pub prompts: Prompts<'a>,
+    pub prompts: &'a Prompts<'a>,
     pub options: &'a ServerOptions,
     pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
+    /// Prompt tokens of requests that wait.
+    pub waiting_tokens: u64,
     /// In the order in which they came in.
     pub running: Vec<Running>,
     /// They have blocks, and wait for what a tier brings.
     pub loading: Vec<Running>,
     pub tiers: Option<Tiers>,
-    pub progress: Vec<Progress>,
-    pub records: Vec<RequestRecord>,
+    pub progress: ByRequest<Progress>,
+    /// Of requests that are here.
+    pub records: ByRequest<RequestRecord>,
     /// See [`crate::report::ServerReport::found_on_return`].
     pub found_on_return: u64,
     arrived: u32,
@@ -53,30 +57,23 @@ impl<'a> Scheduler<'a> {
     pub fn new(
         manager: &'a mut Manager,
         host: &'a mut dyn Host,
-        prompts: Prompts<'a>,
-        (options, requests): (&'a ServerOptions, usize),
+        prompts: &'a Prompts<'a>,
+        options: &'a ServerOptions,
         tiers: Option<Tiers>,
     ) -> Self {
         let (block_size, capacity) = (manager.options().block_size, manager.options().blocks);
-        let fresh = |i| Progress {
-            number: 0,
-            own_from: prompts.own_from(i),
-            sampled: 0,
-            lost: 0,
-            last_token: f64::NAN,
-            is_prefetched: false,
-        };
         Self {
             cache: Cache { manager, host },
             options,
             block_size,
             capacity,
             queue: Queue::new(options.order),
+            waiting_tokens: 0,
             running: Vec::new(),
             loading: Vec::new(),
             tiers,
-            progress: (0..requests).map(fresh).collect(),
-            records: vec![RequestRecord::default(); requests],
+            progress: ByRequest::default(),
+            records: ByRequest::default(),
             found_on_return: 0,
             arrived: 0,
             turned_away: Vec::new(),
@@ -88,15 +85,17 @@ impl<'a> Scheduler<'a> {
 
     /// `request` has arrived. False if it is larger than the pool: it is rejected.
     pub fn arrive(&mut self, request: usize, time: f64) -> bool {
-        self.records[request].arrival = time;
+        self.records.insert(request, RequestRecord { arrival: time, ..RequestRecord::default() });
         if self.prompts.known(request).div_ceil(self.block_size) > self.capacity {
             self.records[request].fate = Fate::Rejected;
             return false;
         }
-        self.progress[request].number = self.arrived;
+        let (number, own_from) = (self.arrived, self.prompts.own_from(request));
+        self.progress.insert(request, Progress::fresh(number, own_from));
         self.arrived += 1;
         let facts = (self.prompts.prompt(request), self.prompts.priority(request));
-        self.queue.push(request, self.progress[request].number, facts);
+        self.queue.push(request, number, facts);
+        self.waiting_tokens += u64::from(facts.0);
         true
     }
 
@@ -177,6 +176,7 @@ impl<'a> Scheduler<'a> {
         progress.last_token = one.last_token;
         self.records[one.request].preemptions += 1;
         self.queue.push_preempted(one.request, progress.number);
+        self.waiting_tokens += u64::from(one.prompt);
         Ok(())
     }
 
@@ -198,7 +198,9 @@ impl<'a> Scheduler<'a> {
             let allocation = match self.cache.allocate(&self.asked) {
                 Err(Stopped::ByCore(Error::NeverFits { .. })) => {
                     self.queue.remove(&waiter);
+                    self.waiting_tokens -= u64::from(self.prompts.prompt(i));
                     self.records[i].fate = Fate::Rejected;
+                    self.progress.take(i);
                     self.turned_away.push(i);
                     continue;
                 }
@@ -209,6 +211,7 @@ impl<'a> Scheduler<'a> {
                 return Ok(());
             };
             self.queue.remove(&waiter);
+            self.waiting_tokens -= u64::from(self.prompts.prompt(i));
             let progress = self.progress[i];
             let cached = allocation.cached_tokens;
             let mut one = Running {
@@ -301,6 +304,7 @@ impl<'a> Scheduler<'a> {
                 self.forget_below(one.seq);
                 let record = &mut self.records[one.request];
                 (record.fate, record.end) = (Fate::Finished, now);
+                self.progress.take(one.request);
                 ended.push(one.request);
             } else {
                 self.running[at] = one;

@@ -22,7 +22,7 @@
 #![allow(clippy::float_cmp)] // sums of whole seconds
 
 use kvframe_core::Manager;
-use kvframe_core::policy::admission::{self, AdmissionOptions, Tier};
+use kvframe_core::policy::admission::{self, Tier};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
 use kvframe_server::tiers::options::{
@@ -72,7 +72,7 @@ fn serve(every_step: bool) -> ServerReport {
         },
         eviction: lru(),
         admission: TierAdmission::Core(
-            admission::by_name("write-through", AdmissionOptions::default()).unwrap(),
+            admission::by_name("write-through", PolicyOptions::default()).unwrap(),
         ),
     };
     let links = vec![LinkOptions { read: 5.0, write: 10.0, latency: 1.0 }];

@@ -1,56 +1,27 @@
 //! Random servers on random traffic: nothing is lost, nothing is computed twice without a reason, clocks
 //! do not run back, and steps taken together change nothing.
 
-use std::fmt::Write as _;
+mod common;
 
+use common::{BLOCK, Server, rows, servers, traffic};
 use kvframe_core::Manager;
-use kvframe_core::policy::admission::{self, AdmissionOptions, Tier};
+use kvframe_core::policy::admission::{self, Tier};
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
 use kvframe_server::tiers::options::{
     BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
 };
-use kvframe_server::{Batch, Fate, QueueOrder, ServerOptions, ServerReport, Tiers, simulate_with};
+use kvframe_server::{Batch, Fate, ServerOptions, ServerReport, Tiers, simulate_with};
 use kvframe_trace::replay::{PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 use proptest::prelude::*;
 
-const BLOCK: u32 = 4;
-
-/// A turn: how long after the request before it came, its session, the prompt's tokens beyond those of
-/// the turn before, and its answer's.
-type Turn = (u32, u32, u32, u32);
-
-/// Prompts of a session grow: a turn begins with the prompt and the answer of the turn before, or, where
-/// `is_same` of its session, starts over. Sessions share their first block.
-fn rows(turns: &[Turn]) -> String {
-    let (mut text, mut time) = (String::new(), 0);
-    let mut lengths = [0u32; 4];
-    for &(gap, session, more, answer) in turns {
-        time += gap;
-        let length = &mut lengths[session as usize];
-        *length = if *length > 60 { more } else { *length + more };
-        let ids: Vec<u32> = (0..*length / BLOCK)
-            .map(|at| if at == 0 { 0 } else { 1 + session * 1_000 + at })
-            .collect();
-        writeln!(
-            text,
-            r#"{{"timestamp": {time}, "input_length": {length}, "output_length": {answer}, "session_id": {session}, "hash_ids": {ids:?}}}"#
-        )
-        .unwrap();
-        *length += answer;
-    }
-    text
-}
-
+/// The tiers below a server, drawn.
 #[derive(Debug, Clone)]
-struct Server {
-    policy: &'static str,
-    blocks: u32,
-    options: ServerOptions,
+struct Stack {
     below: Vec<Below>,
     prefetch: usize,
-    /// Tiers share one link.
+    /// They share one link.
     shares: bool,
 }
 
@@ -94,7 +65,15 @@ fn belows() -> impl Strategy<Value = Vec<Below>> {
     prop::collection::vec(below, 0..4)
 }
 
-fn tiers(server: &Server) -> Option<Tiers> {
+fn stacks() -> impl Strategy<Value = Stack> {
+    (belows(), 0usize..4, any::<bool>()).prop_map(|(below, prefetch, shares)| Stack {
+        below,
+        prefetch,
+        shares,
+    })
+}
+
+fn tiers(stack: &Stack) -> Option<Tiers> {
     let kinds = [Tier::Host, Tier::Disk, Tier::Remote];
     let tier = |(place, below): (usize, &Below)| TierParts {
         options: TierOptions {
@@ -108,52 +87,25 @@ fn tiers(server: &Server) -> Option<Tiers> {
             low: 0.8,
             refuses: below.refuses,
             page_bytes: PAGE_BYTES,
-            link: if server.shares { 0 } else { place },
+            link: if stack.shares { 0 } else { place },
             break_even: below.break_even,
         },
         eviction: by_name(below.policy, PolicyOptions::default()).unwrap(),
         admission: TierAdmission::Core(
-            admission::by_name(below.admission, AdmissionOptions::default()).unwrap(),
+            admission::by_name(below.admission, PolicyOptions::default()).unwrap(),
         ),
     };
     let link =
         |below: &Below| LinkOptions { read: below.rate, write: below.rate, latency: below.latency };
     let set = TierSet {
-        tiers: server.below.iter().enumerate().map(tier).collect(),
-        links: server.below.iter().map(link).collect(),
-        prefetch: server.prefetch,
+        tiers: stack.below.iter().enumerate().map(tier).collect(),
+        links: stack.below.iter().map(link).collect(),
+        prefetch: stack.prefetch,
     };
-    (!server.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
+    (!stack.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
 }
 
-fn servers() -> impl Strategy<Value = Server> {
-    let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
-    let policies: Vec<&str> = NAMES.to_vec();
-    let sizes = (4u32..40, 1u32..6, 1u32..40);
-    let ways = (any::<bool>(), any::<bool>(), 0.25f64..4.0);
-    let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    let tiers = (belows(), 0usize..4, any::<bool>());
-    (chosen, sizes, ways, tiers).prop_map(|((policy, order), sizes, ways, tiers)| {
-        let ((closed_loop, generated, load), (below, prefetch, shares)) = (ways, tiers);
-        let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
-        let options = ServerOptions {
-            max_num_seqs,
-            max_num_batched_tokens,
-            order,
-            load,
-            closed_loop,
-            cache_generated: generated,
-            ..ServerOptions::default()
-        };
-        Server { policy, blocks, options, below, prefetch, shares }
-    })
-}
-
-fn traffic() -> impl Strategy<Value = Vec<Turn>> {
-    prop::collection::vec((0u32..60, 0u32..4, 0u32..30, 0u32..12), 1..40)
-}
-
-fn serve(trace: &Trace, server: &Server, every_step: bool) -> ServerReport {
+fn serve(trace: &Trace, server: &Server, stack: &Stack, every_step: bool) -> ServerReport {
     let plan = trace.plan(Mode::Timed);
     let prepared = PreparedTrace::new(trace, Mode::Timed, &plan);
     let policy = by_name(server.policy, PolicyOptions::default()).unwrap();
@@ -164,7 +116,7 @@ fn serve(trace: &Trace, server: &Server, every_step: bool) -> ServerReport {
         0.0031 + 0.0007 * f64::from(batch.num_tokens()) + batch.kv_decode as f64 * 1e-5
     };
     let traced = (trace, &plan);
-    let below = tiers(server);
+    let below = tiers(stack);
     let report =
         simulate_with(below, traced, &mut manager, &mut SilentHost, &options, &seconds).unwrap();
     manager.check_integrity().unwrap();
@@ -217,13 +169,13 @@ fn loaded(report: &ServerReport, i: usize) -> u64 {
 
 /// What came over a link is what was due, and what went into a tier is there or was evicted.
 #[allow(clippy::float_cmp)] // whole numbers
-fn check_tiers(server: &Server, report: &ServerReport) {
+fn check_tiers(stack: &Stack, report: &ServerReport) {
     let Some(told) = &report.tiers else { return };
     let due: u64 = told.tiers.iter().map(|tier| tier.loaded_tokens).sum();
     assert_eq!(told.tiers[0].read_pages * u64::from(BLOCK), due);
     let first: u64 = (0..report.requests.len()).map(|i| loaded(report, i)).sum();
     assert!(first <= due);
-    for (place, (tier, below)) in told.tiers.iter().zip(&server.below).enumerate() {
+    for (place, (tier, below)) in told.tiers.iter().zip(&stack.below).enumerate() {
         let onward = told.tiers.get(place + 1).map_or(0, |next| next.written_pages);
         // From a store, what goes on down is read over its link, too.
         let read = tier.read_pages + if place > 0 { onward } else { 0 };
@@ -241,13 +193,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost(turns in traffic(), server in servers()) {
+    fn nothing_is_lost(turns in traffic(), server in servers(), stack in stacks()) {
         let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
-        let report = serve(&trace, &server, false);
+        let report = serve(&trace, &server, &stack, false);
         check_requests(&trace, &server, &report);
         check_tokens(&trace, &report);
-        check_tiers(&server, &report);
+        check_tiers(&stack, &report);
         // NaN differs from itself: compared as text, which has every digit.
-        prop_assert_eq!(format!("{report:?}"), format!("{:?}", serve(&trace, &server, true)));
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", serve(&trace, &server, &stack, true)));
     }
 }

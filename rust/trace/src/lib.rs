@@ -18,6 +18,7 @@ mod compact;
 mod derive;
 mod error;
 mod explain;
+mod flood;
 mod forest;
 mod intern;
 mod jsonl;

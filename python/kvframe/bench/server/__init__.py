@@ -6,6 +6,8 @@
 | `shape` | the served model: its weights and its KV; how much of it a card holds |
 | `profiles` | how long a step takes: fixed rates, roofline terms, or a measured table |
 | `sla` | what users were promised |
+| `fleet` | several servers behind a router, and one class's flood against the others |
+| `routing` | their tables, and what is said of them |
 | `cells` | one server on one trace: its options, its numbers |
 | `summary` | from a simulation's columns to numbers |
 | `job` | what was asked, checked whole, then run |

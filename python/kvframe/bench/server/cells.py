@@ -13,10 +13,11 @@ from kvframe.bench.admissions import Admission
 from kvframe.bench.configured import Configured
 from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
+from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, imbalance
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
-from kvframe.bench.server.tiers import ServedTiers, Speed
+from kvframe.bench.server.tiers import ServedTiers
 from kvframe.bench.traces import Source
 
 DRAIN = 0.1
@@ -36,6 +37,7 @@ class ServerPlan:
     admission: Admission | None = None
     matcher: Matcher | None = None
     tiers: ServedTiers | None = None
+    fleet: Fleet = ALONE
 
     @property
     def label(self) -> str:
@@ -49,9 +51,9 @@ class ServerPlan:
         return self.policy.label + gate + ("" if self.matcher is None else f"/{self.matcher.label}")
 
     @property
-    def group(self) -> tuple[str, int, float]:
-        """What is compared with each other: one trace, one capacity, one load."""
-        return self.source.name, self.capacity, self.load
+    def group(self) -> tuple[str, int, float, Fleet]:
+        """Where policies are compared: one trace, one capacity, one load, one fleet."""
+        return self.source.name, self.capacity, self.load, self.fleet
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Server:
     token_bytes: int = 0
     prefetch: int = 0
     configured: Configured | None = None
+    feed: Feed = AT_ONCE
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +92,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     away from it. From ``tier_break_even`` tokens on a load is faster than computing them, None if
     never. ``tier_dropped_pages`` left a tier while the one below lacked them. In
     ``stalled_seconds`` no step could run, since blocks were being copied out of the pool.
+
+    Of several replicas, the numbers are those of all together: ``capacity_blocks`` is that of each,
+    utilisations are means, ``peak_waiting`` is the longest queue of one. ``imbalance`` is what the
+    busiest computed, in times of the mean. ``promised_tokens`` were believed to be cached where the
+    router sent the requests, ``messages_lost`` of the events never reached it.
     """
 
     trace: str
@@ -141,6 +149,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     tier_break_even: dict[str, int | None] = {}
     tier_dropped_pages: int = 0
     stalled_seconds: float = 0.0
+    replicas: int = 1
+    routing: str | None = None
+    imbalance: float | None = None
+    promised_tokens: int | None = None
+    messages_lost: int | None = None
 
     @property
     def tier_names(self) -> list[str]:
@@ -164,38 +177,59 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
         KVFrameError: The policy misbehaved, or the core refused the server.
     """
     trace = plan.source.trace
-    size = trace.block_size
-    policy, options = plan.policy.engine_policy(size)
-    gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
-    tiers, links = None, list[Speed]()
-    if plan.tiers is not None:
-        tiers = plan.tiers.tables(server.token_bytes * size, size)
-        links = list(plan.tiers.links().values())
-    raw = _core.serve(
-        trace,
-        policy,
-        plan.capacity,
-        server.profile.steps,
-        options,
-        max_num_seqs=server.max_num_seqs,
-        max_num_batched_tokens=server.max_num_batched_tokens,
-        order=server.order,
-        priorities=[server.class_priority.get(name, 0) for name in trace.classes],
-        load=plan.load,
-        closed_loop=server.closed_loop,
-        cache_generated=server.cache_generated,
-        time_factor=plan.time_factor,
-        admission=gate,
-        admission_options=gate_options,
-        matcher=plan.matcher.engine_policy(size) if plan.matcher else None,
-        tiers=tiers,
-        links=links,
-        prefetch=server.prefetch,
-        core=server.configured.core(size) if server.configured else None,
-    )
+    policy, options = plan.policy.engine_policy(trace.block_size)
+    fleet, settings = plan.fleet, _settings(plan, server)
+    if fleet.replicas == 1:
+        settings |= _besides(plan, server)
+        raw = _core.serve(trace, policy, plan.capacity, server.profile.steps, options, **settings)
+    else:
+        others = [
+            plan.policy.engine_policy(trace.block_size).policy for _ in range(1, fleet.replicas)
+        ]
+        raw = _core.serve_fleet(
+            trace,
+            [policy, *others],
+            plan.capacity,
+            server.profile.steps,
+            options,
+            routing=fleet.routing,
+            queue_weight=fleet.queue,
+            event_delay=server.feed.delay,
+            event_loss=server.feed.loss,
+            counts_copies=server.feed.counts_copies,
+            **settings,
+        )
     columns = trace.columns()
     found = times(raw, columns["output_tokens"])
     return Simulated(_cell(plan, server, raw, found), found, raw)
+
+
+def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
+    return {
+        "max_num_seqs": server.max_num_seqs,
+        "max_num_batched_tokens": server.max_num_batched_tokens,
+        "order": server.order,
+        "priorities": [server.class_priority.get(name, 0) for name in plan.source.trace.classes],
+        "load": plan.load,
+        "closed_loop": server.closed_loop,
+        "cache_generated": server.cache_generated,
+        "time_factor": plan.time_factor,
+    }
+
+
+def _besides(plan: ServerPlan, server: Server) -> dict[str, Any]:
+    """What one server may have beside an eviction policy, and a fleet's may not."""
+    size = plan.source.trace.block_size
+    gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
+    return {
+        "admission": gate,
+        "admission_options": gate_options,
+        "matcher": plan.matcher.engine_policy(size) if plan.matcher else None,
+        "tiers": plan.tiers.tables(server.token_bytes * size, size) if plan.tiers else None,
+        "links": list(plan.tiers.links().values()) if plan.tiers else [],
+        "prefetch": server.prefetch,
+        "core": server.configured.core(size) if server.configured else None,
+    }
 
 
 def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -> ServerCell:
@@ -219,7 +253,8 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
 
     ttft, e2e = quantiles(found.ttft), quantiles(found.e2e)
     itl = quantiles(raw["gaps"], raw["gap_counts"])
-    stepped = not server.profile.is_fixed
+    stepped, replicas = not server.profile.is_fixed, plan.fleet.replicas
+    several = replicas > 1
     return ServerCell(
         trace=plan.source.name,
         policy=plan.label,
@@ -242,8 +277,10 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         requests_per_second=a_second(finished),
         output_tokens_per_second=a_second(int(np.maximum(outputs, 1).sum(dtype=np.int64))),
         goodput=None if server.sla is None else a_second(kept(found, server.sla)),
-        utilisation=a_second(raw["busy_seconds"]),
-        kv_utilisation=a_second(raw["block_seconds"]) / plan.capacity if stepped else None,
+        utilisation=a_second(raw["busy_seconds"]) / replicas,
+        kv_utilisation=(
+            a_second(raw["block_seconds"]) / (plan.capacity * replicas) if stepped else None
+        ),
         mean_running=a_second(float((raw["end"] - raw["start"])[done].sum())),
         mean_waiting=a_second(float((raw["start"] - raw["arrival"])[done].sum())),
         peak_waiting=raw["peak_waiting"] if stepped else None,
@@ -262,4 +299,9 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         tier_break_even={name: tier["break_even"] for name, tier in by_tier.items()},
         tier_dropped_pages=raw.get("dropped_pages", 0),
         stalled_seconds=raw.get("stalled_seconds", 0.0),
+        replicas=replicas,
+        routing=plan.fleet.label if several else None,
+        imbalance=imbalance(raw["engines"]) if several else None,
+        promised_tokens=int(raw["promised_tokens"].sum(dtype=np.int64)) if several else None,
+        messages_lost=raw["messages_lost"] if several else None,
     )

@@ -16,9 +16,19 @@ from kvframe.bench.locate import choose_all
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
-from kvframe.bench.server import report
+from kvframe.bench.server import report, routing
 from kvframe.bench.server.cards import CARDS, Card, parse_card
 from kvframe.bench.server.cells import Server, ServerPlan, Simulated, simulate
+from kvframe.bench.server.fleet import (
+    ALONE,
+    Fleet,
+    PartCell,
+    by_class,
+    by_replica,
+    fleets,
+    flooded,
+    parse_feed,
+)
 from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
 from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
@@ -65,6 +75,12 @@ class ServerRequest:
     class_priority: str | None = None
     closed_loop: bool = False
     cache_generated: bool = True
+    replicas: Sequence[str] = ("1",)
+    routings: Sequence[str] = ("round-robin",)
+    event_delay: str = "0ms"
+    event_loss: float = 0.0
+    tell_copies: bool = False
+    flood: str | None = None
     sla: str | None = None
     requests: Path | None = None
     formats: Sequence[str] = ("table",)
@@ -122,18 +138,22 @@ class ServerJob:
             request.tokenizer,
         )
         sources = [read(name, how) for name in split_list(request.traces, "--trace")]
+        self.fleets = _fleets(request, self.server)
+        if request.flood is not None:
+            sources = [one for s in sources for one in (s, flooded(s, request.flood))]
         _check_classes(self.server.class_priority, sources)
         sizes = {source.name: self._blocks(source, card, shape, found) for source in sources}
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += _remarks(self.server, card, shape, sources)
+        self._remarks += _fleet_remarks(self.fleets, sources)
         if found is not None:
             self._remarks += found.remarks([source.trace.block_size for source in sources])
         if below is not None:
             self._remarks += below.remarks
         rows = [(choice, *one) for choice in choices for one in besides]
-        self.plans = _cross(sources, rows, loads, sizes, below)
+        self.plans = _cross(sources, rows, loads, sizes, below, self.fleets)
 
     def run(self) -> dict[ServerPlan, Simulated]:
         """Run every simulation; with ``--requests``, write what came of each request.
@@ -157,9 +177,11 @@ class ServerJob:
         cells = {plan: one.cell for plan, one in done.items()}
         return report.ServerResult(
             cells=list(cells.values()),
+            by_replica=self._by_replica(done),
+            by_class=self._by_class(done),
             model_shape=self._shape.text,
             token_bytes=self._shape.token_bytes,
-            verdicts=report.verdicts(cells),
+            verdicts=[*report.verdicts(cells), *self._floods(done)],
             tier_verdicts=report.tier_verdicts(cells),
             remarks=[*self.doubts, *self._remarks],
         )
@@ -172,7 +194,24 @@ class ServerJob:
             case "csv":
                 return report.comma_separated(list(cells.values()))
             case _:
-                return report.text(cells, self._remarks)
+                parts = self._by_replica(done), self._by_class(done)
+                return report.text(cells, parts, self._remarks, self._floods(done))
+
+    def _by_replica(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
+        tried = ((plan, one) for plan, one in done.items() if plan.time_factor == 1.0)
+        return [part for plan, one in tried for part in by_replica(plan, one)]
+
+    def _by_class(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
+        if self.request.flood is None:
+            return []
+        tried = ((plan, one) for plan, one in done.items() if plan.time_factor == 1.0)
+        return [part for plan, one in tried for part in by_class(plan, one)]
+
+    def _floods(self, done: dict[ServerPlan, Simulated]) -> list[str]:
+        if self.request.flood is None:
+            return []
+        name, _, times = self.request.flood.rpartition("=")
+        return routing.floods(self._by_class(done), name, int(times))
 
     def _blocks(
         self, source: Source, card: Card | None, shape: Shape, found: Configured | None
@@ -249,7 +288,30 @@ def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured 
         token_bytes=shape.token_bytes,
         prefetch=request.prefetch,
         configured=found,
+        feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
+
+
+def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
+    replicas = split_list(request.replicas, "--replicas")
+    made = fleets(replicas, split_list(request.routings, "--routing"))
+    if server.profile.is_fixed and made != [ALONE]:
+        raise ConfigError(
+            f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
+            "no steps: use roofline or a table"
+        )
+    besides = {
+        "--config": request.config,
+        "--tier": request.tiers,
+        "--admission": request.admissions,
+        "--prefix": request.matchers,
+    }
+    if (more := [option for option, value in besides.items() if value]) and made != [ALONE]:
+        raise ConfigError(
+            f"--replicas {','.join(replicas)}: {more[0]} is for one server; replicas have an "
+            "eviction policy alone"
+        )
+    return made
 
 
 def _class_priority(text: str | None) -> dict[str, int]:
@@ -290,22 +352,40 @@ def _cross(
     loads: Sequence[float],
     sizes: dict[str, list[int]],
     tiers: ServedTiers | None,
+    fleets: Sequence[Fleet],
 ) -> list[ServerPlan]:
-    """Traces x capacities x loads x policies x without and with tiers; other time factors where
-    there is a ranking.
+    """Traces x capacities x loads x fleets x policies x without and with tiers; other time factors
+    where there is a ranking.
     """
     several = sum(not choice.replay_only for choice, *_ in rows) > 1 or tiers is not None
+    several |= len({fleet.label for fleet in fleets if fleet.replicas > 1}) > 1
     factors = (1.0, *FACTORS) if several else (1.0,)
     return [
-        ServerPlan(source, choice, size, load, factor, gate, matcher, below)
+        ServerPlan(source, choice, size, load, factor, gate, matcher, below, fleet)
         for source in sources
         for size in sizes[source.name]
         for load in dict.fromkeys(loads)
+        for fleet in fleets
         for factor in factors
         for choice, gate, matcher in rows
         for below in ((None, tiers) if tiers and not choice.replay_only else (None,))
         if factor == 1.0 or not choice.replay_only
     ]
+
+
+def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[str]:
+    several = [fleet for fleet in fleets if fleet.replicas > 1]
+    said = [
+        "--capacity is what each replica has; hit, TTFT, ITL and E2E are over the requests of all."
+    ][: len(several)]
+    if any(fleet.routing == "session" for fleet in several):
+        said += [
+            f"{source.name} names no sessions: --routing session sends each request where the "
+            "fewest are."
+            for source in sources
+            if not (source.trace.columns()["session"] >= 0).any()
+        ]
+    return said
 
 
 def _remarks(

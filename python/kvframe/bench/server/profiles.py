@@ -11,6 +11,7 @@ n_decode, kv_decode, prefill_chunk and step_us. ``h200-8b`` or ``FILE.toml``: te
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -27,6 +28,8 @@ from kvframe.errors import ConfigError, UsageError
 from kvframe.spelling import did_you_mean
 
 COLUMNS = ("num_tokens", "n_decode", "kv_decode", "prefill_chunk", "step_us")
+CONTEXT = "prefill_context"
+"""A column that a table may have: tokens that each prompt token attended to, on the mean."""
 
 _Rate = Annotated[float, Meta(gt=0)]
 _Factor = Annotated[float, Meta(ge=0)]
@@ -129,7 +132,8 @@ def read_table(path: Path) -> _core.StepProfile:
                 raise ConfigError(
                     f"{path}:1: no column {lacking[0]}: must have {', '.join(COLUMNS)}"
                 )
-            rows = [_row(path, reader.line_num, row) for row in reader]
+            given = (*COLUMNS, *(name for name in (CONTEXT,) if name in (reader.fieldnames or ())))
+            rows = [_row(path, reader.line_num, row, given) for row in reader]
     except OSError as error:
         raise ConfigError(f"--profile {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -137,14 +141,16 @@ def read_table(path: Path) -> _core.StepProfile:
     try:
         return _core.StepProfile.table(rows)
     except UsageError as error:
-        steps = {row[:3] for row in rows}
+        steps = {row[:4] for row in rows}
         log = "; `kvframe calibrate --from` fits a log of steps" if len(steps) < len(rows) else ""
         raise ConfigError(f"{path}: {error}{log}") from None
 
 
-def _row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, float, float]:
-    numbers = {}
-    for name in COLUMNS:
+def _row(
+    path: Path, line: int, row: dict[str, str], given: Sequence[str]
+) -> tuple[float, float, float, float, float]:
+    numbers = {CONTEXT: 0.0}
+    for name in given:
         try:
             numbers[name] = msgspec.convert(row[name], float, strict=False)
         except msgspec.ValidationError:
@@ -156,4 +162,5 @@ def _row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, floa
             f"{tokens:g}"
         )
     step = numbers["step_us"] / 1e6
-    return numbers["n_decode"], numbers["kv_decode"], numbers["prefill_chunk"], step
+    n_decode, kv_decode = numbers["n_decode"], numbers["kv_decode"]
+    return n_decode, kv_decode, numbers["prefill_chunk"], numbers[CONTEXT], step

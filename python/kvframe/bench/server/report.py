@@ -11,7 +11,9 @@ import msgspec
 
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
+from kvframe.bench.server import routing
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.requests import as_texts
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.tier_verdict import tier_sentence, tier_table
@@ -25,28 +27,48 @@ NOTES = (
 )
 
 
-def text(cells: Cells, remarks: Sequence[str]) -> str:
-    """A pair of tables for each trace and capacity, then the notes and a verdict for each load."""
-    groups: dict[tuple[str, int], list[ServerPlan]] = defaultdict(list)
+def text(
+    cells: Cells,
+    parts: tuple[Sequence[PartCell], Sequence[PartCell]],
+    remarks: Sequence[str],
+    floods: Sequence[str],
+) -> str:
+    """Tables for each trace, capacity and number of replicas, then the notes and the verdicts.
+
+    Args:
+        cells: The simulations.
+        parts: What each replica did, and what each class felt.
+        remarks: What the figures depend on.
+        floods: What is said of one class's flood.
+    """
+    groups: dict[tuple[str, int, int], list[ServerPlan]] = defaultdict(list)
     for plan in cells:
-        groups[plan.source.name, plan.capacity].append(plan)
+        groups[plan.source.name, plan.capacity, plan.fleet.replicas].append(plan)
     lines: list[str] = []
-    for (name, _), plans in groups.items():
+    for (name, size, replicas), plans in groups.items():
         shown = [cells[plan] for plan in plans if plan.time_factor == 1.0]
         first = shown[0]
+        each = f"{replicas} replicas of " if replicas > 1 else ""
         lines += [
-            f"{name}: {first.requests:,} requests, {first.capacity_blocks:,} blocks of "
+            f"{name}: {first.requests:,} requests, {each}{first.capacity_blocks:,} blocks of "
             f"{first.block_size} tokens, step times {first.profile}",
             *dict.fromkeys(f"below the pool: {cell.tiers}" for cell in shown if cell.tiers),
             "",
         ]
         tables = [_felt(shown), _done(shown)]
+        for of, table_of in zip(
+            parts, (routing.replicas_table, routing.classes_table), strict=True
+        ):
+            here = [
+                p for p in of if (p.trace, p.capacity_blocks, p.replicas) == (name, size, replicas)
+            ]
+            tables += [table_of(shown, here)] if here else []
         if any(cell.tiers for cell in shown):
             tables.append(tier_table(shown))
         for table in tables:
             lines += [table.title, *aligned(table), ""]
     lines += [*remarks, *NOTES, ""]
-    lines += verdicts(cells) + tier_verdicts(cells)
+    lines += [*verdicts(cells), *tier_verdicts(cells), *floods]
     return "\n".join(lines) + "\n"
 
 
@@ -55,6 +77,8 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cells: One a simulation; a number that is not there is null.
+        by_replica: What each replica did, where there are several.
+        by_class: What the requests of each class felt, with ``--flood``.
         model_shape: As it was asked for.
         token_bytes: Bytes of a token's KV, in all layers.
         verdicts: A sentence for each trace, capacity and load.
@@ -63,6 +87,8 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cells: list[ServerCell]
+    by_replica: list[PartCell] = []
+    by_class: list[PartCell] = []
     model_shape: str = ""
     token_bytes: int | None = None
     verdicts: list[str] = []
@@ -71,8 +97,8 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdicts(cells: Cells) -> list[str]:
-    """A sentence for each trace, capacity and load."""
-    return [sentence(group) for group in _by_load(cells)]
+    """A sentence for each trace, capacity, load and fleet, and one for each choice of a routing."""
+    return [*(sentence(group) for group in _by_load(cells)), *routing.sentences(cells)]
 
 
 def tier_verdicts(cells: Cells) -> list[str]:
@@ -81,7 +107,7 @@ def tier_verdicts(cells: Cells) -> list[str]:
 
 
 def _by_load(cells: Cells) -> list[Cells]:
-    groups: dict[tuple[str, int, float], Cells] = defaultdict(dict)
+    groups: dict[object, Cells] = defaultdict(dict)
     for plan, cell in cells.items():
         groups[plan.group][plan] = cell
     return list(groups.values())
@@ -103,13 +129,13 @@ def comma_separated(cells: Sequence[ServerCell]) -> str:
 
 def _felt(cells: Sequence[ServerCell]) -> Table:
     names = ("mean", "P50", "P90", "P99")
-    header = ["policy", "load", "hit"]
+    header = ["policy", *_fleet_header(cells), "load", "hit"]
     header += [f"TTFT {name}" for name in names]
     header += [f"ITL {name}" for name in names]
     header += [f"E2E {name}" for name in names]
     table = Table("What users feel, TTFT and E2E in s, ITL in ms", header)
     for cell in cells:
-        row = [cell.policy, f"{cell.load:g}", f"{cell.token_hit_rate:.4f}"]
+        row = [cell.policy, *_fleet_row(cell), f"{cell.load:g}", f"{cell.token_hit_rate:.4f}"]
         row += [short(v) for v in (cell.ttft_mean, cell.ttft_p50, cell.ttft_p90, cell.ttft_p99)]
         itl = (cell.itl_mean, cell.itl_p50, cell.itl_p90, cell.itl_p99)
         row += [short(v, 1e3) for v in itl]
@@ -118,13 +144,22 @@ def _felt(cells: Sequence[ServerCell]) -> Table:
     return table
 
 
+def _fleet_header(cells: Sequence[ServerCell]) -> list[str]:
+    return ["routing"] if cells[0].replicas > 1 else []
+
+
+def _fleet_row(cell: ServerCell) -> list[str]:
+    return [cell.routing or "-"] if cell.replicas > 1 else []
+
+
 def _done(cells: Sequence[ServerCell]) -> Table:
-    header = ["policy", "load", "req/s", "good/s", "tokens/s", "busy", "KV in use", "running"]
+    header = ["policy", *_fleet_header(cells)]
+    header += ["load", "req/s", "good/s", "tokens/s", "busy", "KV in use", "running"]
     header += ["waiting", "preempted", "computed", "reused", "recomputed", "rejected", "unfinished"]
     table = Table("What the server does", header)
     for cell in cells:
         kv = "-" if cell.kv_utilisation is None else f"{cell.kv_utilisation:.0%}"
-        row = [cell.policy, f"{cell.load:g}", short(cell.requests_per_second)]
+        row = [cell.policy, *_fleet_row(cell), f"{cell.load:g}", short(cell.requests_per_second)]
         row += ["-" if cell.goodput is None else short(cell.goodput)]
         row += [f"{cell.output_tokens_per_second:,.0f}", f"{cell.utilisation:.0%}", kv]
         row += [short(cell.mean_running), short(cell.mean_waiting), f"{cell.preemptions:,}"]

@@ -37,8 +37,17 @@ def parse_sla(text: str) -> Sla:
         if key not in Sla._fields:
             near = did_you_mean(key, Sla._fields)
             raise ConfigError(f"--sla {text}: no promise {key}: ttft, itl or e2e{near}")
-        found = _TIME.fullmatch(str(value))
-        if found is None:
-            raise ConfigError(f"--sla {text}: {key} = {value}: must be a time such as 2s or 50ms")
-        promised[key] = float(found[1]) / (1000 if found[2] == "ms" else 1)
+        promised[key] = parse_time(str(value), f"--sla {text}: {key} = {value}")
     return Sla(**promised)
+
+
+def parse_time(text: str, where: str) -> float:
+    """Seconds of ``2s`` or ``50ms``.
+
+    Raises:
+        ConfigError: No number, or no unit; begins with ``where``.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{where}: must be a time such as 2s or 50ms")
+    return float(found[1]) / (1000 if found[2] == "ms" else 1)

@@ -26,7 +26,9 @@ def sentence(cells: Cells) -> str:
     """
     cells = _in_place(cells)
     plan, first = next(iter(cells.items()))
-    where = f"{plan.source.name}, load {plan.load:g}, {first.capacity_blocks} blocks"
+    fleet = plan.fleet
+    each = f"{fleet.replicas} replicas by {fleet.label} of " if fleet.replicas > 1 else ""
+    where = f"{plan.source.name}, load {plan.load:g}, {each}{first.capacity_blocks} blocks"
     return f"{where}: {_judged(cells)}{_lost(first)}{_saturated(first)}."
 
 
@@ -48,8 +50,8 @@ def _judged(cells: Cells) -> str:
         factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
         for factor in FACTORS
     }
-    several = len(field.cells) > 1 and all(others.values())
-    return f"{said}; {field.outlasts(others)}" if several else said
+    is_ranked = len(field.cells) > 1 and all(others.values())
+    return f"{said}; {field.outlasts(others)}" if is_ranked else said
 
 
 def _by_goodput(tried: Cells) -> bool:

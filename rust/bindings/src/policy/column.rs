@@ -66,6 +66,7 @@ impl Column {
             }
             Self::Fact(Fact::LastUseTime) => number(py, floats, array, &facts.last_use_time, tick),
             Self::Fact(Fact::InsertedTime) => number(py, floats, array, &facts.inserted_time, tick),
+            Self::Fact(Fact::Copies) => number(py, floats, array, &facts.copies, f64::from),
             Self::Fact(Fact::Priority) => number(py, floats, array, &facts.priority, f64::from),
         }
     }

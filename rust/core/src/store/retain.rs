@@ -2,6 +2,8 @@
 
 use super::Store;
 use crate::events::Kind;
+use crate::hash::Key;
+use crate::index::KeyMatch;
 use crate::policy::View;
 use crate::pool::{BlockId, State};
 use crate::retention::{Hint, Keep, RetentionState, Sessions};
@@ -23,6 +25,15 @@ impl Store {
         self.retention.set_time(now);
         if let Some(outside) = self.policy.external() {
             outside.set_time(self.retention.time());
+        }
+    }
+
+    /// So many other engines hold the block under `key` too, for policies outside the core alone.
+    pub(crate) fn set_copies(&mut self, key: Key, copies: u32) {
+        if let KeyMatch::Block(block) = self.find_key(key, None)
+            && let Some(outside) = self.policy.external()
+        {
+            outside.set_copies(block, copies);
         }
     }
 

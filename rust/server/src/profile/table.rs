@@ -1,8 +1,9 @@
 //! A table of measured steps, interpolated.
 //!
-//! Rows are grouped by the tokens of prompts, then by the sequences that decode, then by the tokens that
-//! those attend to. A step between rows is the weighted mean of its neighbours in each of the three;
-//! beyond the last row the line through the last two goes on, and never falls.
+//! Rows are grouped by the tokens of prompts, then by what each of those attends to, then by the sequences
+//! that decode, then by the tokens that those attend to. A step between rows is the weighted mean of its
+//! neighbours in each of the four; beyond the last row the line through the last two goes on, and never
+//! falls.
 
 use std::fmt;
 
@@ -17,6 +18,8 @@ pub struct TableRow {
     pub kv_decode: f64,
     /// Tokens of prompts.
     pub prefill_chunk: f64,
+    /// Tokens that each of them attended to, on the mean; the same in all rows where that was not measured.
+    pub prefill_context: f64,
     /// How long it took.
     pub seconds: f64,
 }
@@ -60,7 +63,7 @@ type Axis<T> = Vec<(f64, T)>;
 /// The table. See the module.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepTable {
-    chunks: Axis<Axis<Axis<f64>>>,
+    chunks: Axis<Axis<Axis<Axis<f64>>>>,
 }
 
 impl StepTable {
@@ -69,13 +72,16 @@ impl StepTable {
     /// # Errors
     /// See [`TableError`].
     pub fn new(rows: &[TableRow]) -> Result<Self, TableError> {
-        let mut chunks: Axis<Axis<Axis<f64>>> = Vec::new();
+        let mut chunks: Axis<Axis<Axis<Axis<f64>>>> = Vec::new();
         for (at, row) in rows.iter().enumerate() {
-            let numbers = [row.n_decode, row.kv_decode, row.prefill_chunk, row.seconds];
-            if numbers.iter().any(|n| !n.is_finite() || *n < 0.0) || row.seconds <= 0.0 {
+            let axes = [row.n_decode, row.kv_decode, row.prefill_chunk, row.prefill_context];
+            let mut numbers = axes.into_iter().chain([row.seconds]);
+            if numbers.any(|n| !n.is_finite() || n < 0.0) || row.seconds <= 0.0 {
                 return Err(TableError::BadRow(at));
             }
-            let tokens = entry(&mut entry(&mut chunks, row.prefill_chunk).1, row.n_decode);
+            let contexts = entry(&mut chunks, row.prefill_chunk);
+            let decodes = entry(&mut contexts.1, row.prefill_context);
+            let tokens = entry(&mut decodes.1, row.n_decode);
             match tokens.1.binary_search_by(|(kv, _)| kv.total_cmp(&row.kv_decode)) {
                 Ok(_) => return Err(TableError::Repeated(at)),
                 Err(place) => tokens.1.insert(place, (row.kv_decode, row.seconds)),
@@ -84,9 +90,14 @@ impl StepTable {
         if chunks.is_empty() {
             return Err(TableError::Empty);
         }
-        let several = chunks.iter().any(|(_, decodes)| decodes.len() > 1);
-        match chunks.iter().find(|(_, decodes)| several && decodes.len() == 1) {
-            Some(&(chunk, _)) => Err(TableError::OneDecode(chunk)),
+        let measured = || {
+            chunks.iter().flat_map(|(chunk, contexts)| {
+                contexts.iter().map(|(_, decodes)| (*chunk, decodes.len()))
+            })
+        };
+        let several = measured().any(|(_, decodes)| decodes > 1);
+        match measured().find(|&(_, decodes)| several && decodes == 1) {
+            Some((chunk, _)) => Err(TableError::OneDecode(chunk)),
             None => Ok(Self { chunks }),
         }
     }
@@ -123,8 +134,12 @@ fn along<T>(axis: &Axis<T>, value: f64, read: impl Fn(&T) -> f64) -> f64 {
 impl StepTime for StepTable {
     fn seconds(&self, batch: &Batch) -> f64 {
         let (n_decode, kv) = (f64::from(batch.n_decode), batch.kv_decode as f64);
-        along(&self.chunks, f64::from(batch.prefill_tokens), |decodes| {
-            along(decodes, n_decode, |tokens| along(tokens, kv, |&seconds| seconds))
+        let prefill = f64::from(batch.prefill_tokens);
+        let context = batch.prefill_pairs as f64 / prefill.max(1.0);
+        along(&self.chunks, prefill, |contexts| {
+            along(contexts, context, |decodes| {
+                along(decodes, n_decode, |tokens| along(tokens, kv, |&seconds| seconds))
+            })
         })
     }
 }
@@ -135,7 +150,7 @@ mod tests {
     use super::*;
 
     fn row(n_decode: f64, kv_decode: f64, prefill_chunk: f64, seconds: f64) -> TableRow {
-        TableRow { n_decode, kv_decode, prefill_chunk, seconds }
+        TableRow { n_decode, kv_decode, prefill_chunk, prefill_context: 0.0, seconds }
     }
 
     fn seconds(table: &StepTable, n_decode: u32, kv_decode: u64, prefill_tokens: u32) -> f64 {
@@ -165,6 +180,25 @@ mod tests {
         assert_eq!(seconds(&table, 1, 500, 0), 30.0);
         assert_eq!(seconds(&table, 1, 0, 0), 10.0);
         assert_eq!(seconds(&table, 1, 100, 16), 90.0);
+    }
+
+    #[test]
+    fn what_a_prompt_attends_to_counts_where_it_was_measured() {
+        let at = |prefill_chunk: f64, prefill_context: f64, seconds: f64| TableRow {
+            prefill_context,
+            ..row(0.0, 0.0, prefill_chunk, seconds)
+        };
+        let rows =
+            [at(8.0, 4.0, 10.0), at(8.0, 104.0, 30.0), at(16.0, 8.0, 20.0), at(16.0, 108.0, 60.0)];
+        let table = StepTable::new(&rows).unwrap();
+        let seconds = |prefill_tokens: u32, prefill_pairs: u64| {
+            table.seconds(&Batch { prefill_tokens, prefill_pairs, ..Batch::default() })
+        };
+        assert_eq!(seconds(8, 8 * 54), 20.0);
+        assert_eq!(seconds(16, 16 * 8), 20.0);
+        // Half-way between 8 and 16 tokens, each with 58 before it: 20.8 and 40.
+        assert_eq!(seconds(12, 12 * 58), 30.4);
+        assert_eq!(seconds(8, 8 * 204), 50.0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How a policy outside the core is asked for victims. Nothing here runs the policy's own code.
 
+use crate::hash::Key;
 use crate::manager::Manager;
 use crate::policy::{Consult, Eviction, View};
 use crate::pool::BlockId;
@@ -34,5 +35,11 @@ impl Manager {
     /// It is `now`, for policies alone: nothing lapses.
     pub fn set_time(&mut self, now: u64) {
         self.store.set_time(now);
+    }
+
+    /// Tells a policy outside the core that so many other engines hold the block under `key` too, until that
+    /// is said again or the block is computed anew. Nothing happens if no block is found under `key`.
+    pub fn set_copies(&mut self, key: Key, copies: u32) {
+        self.store.set_copies(key, copies);
     }
 }

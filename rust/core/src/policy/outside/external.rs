@@ -32,6 +32,8 @@ pub struct BlockRow {
     pub reach: u32,
     /// When that one expects it to be used next, or [`NEVER`].
     pub next_use: u32,
+    /// Other engines that hold it too, as far as this one was told.
+    pub copies: u32,
     /// The request that used it last.
     pub meta: Meta,
 }
@@ -46,6 +48,7 @@ impl Default for BlockRow {
             uses: 0,
             reach: 0,
             next_use: NEVER,
+            copies: 0,
             meta: Meta::default(),
         }
     }
@@ -280,6 +283,13 @@ impl External {
         self.record(kind, block, now);
         if let Some(last) = self.journal.as_mut().and_then(|journal| journal.keys.last_mut()) {
             *last = key;
+        }
+    }
+
+    /// So many other engines hold `block`, which is findable, too.
+    pub fn set_copies(&mut self, block: BlockId, copies: u32) {
+        if let Some(row) = self.rows.get_mut(block as usize) {
+            row.copies = copies;
         }
     }
 

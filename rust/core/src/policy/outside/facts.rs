@@ -32,6 +32,8 @@ pub enum Fact {
     LastUseTime,
     /// See [`BlockRow::inserted_time`].
     InsertedTime,
+    /// See [`BlockRow::copies`].
+    Copies,
 }
 
 impl Fact {
@@ -51,6 +53,7 @@ impl Fact {
             "key" => Self::Key,
             "last_use_time" => Self::LastUseTime,
             "inserted_time" => Self::InsertedTime,
+            "copies" => Self::Copies,
             _ => return None,
         })
     }
@@ -88,6 +91,8 @@ pub struct Facts {
     pub last_use_time: Vec<u64>,
     /// [`Fact::InsertedTime`].
     pub inserted_time: Vec<u64>,
+    /// [`Fact::Copies`].
+    pub copies: Vec<u32>,
 }
 
 impl Facts {
@@ -136,6 +141,7 @@ impl Facts {
         self.key.clear();
         self.last_use_time.clear();
         self.inserted_time.clear();
+        self.copies.clear();
     }
 
     fn gather_rare<'a>(
@@ -152,7 +158,10 @@ impl Facts {
             self.last_use_time.extend(rows.clone().map(|row| row.last_use_time));
         }
         if self.wants(Fact::InsertedTime) {
-            self.inserted_time.extend(rows.map(|row| row.inserted_time));
+            self.inserted_time.extend(rows.clone().map(|row| row.inserted_time));
+        }
+        if self.wants(Fact::Copies) {
+            self.copies.extend(rows.map(|row| row.copies));
         }
     }
 }

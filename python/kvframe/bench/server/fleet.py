@@ -1,0 +1,231 @@
+"""Several servers behind a router: which they are, what each did, and one class against another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from kvframe.bench.options import keyed
+from kvframe.bench.server.sla import parse_time
+from kvframe.bench.server.summary import FINISHED, Column, quantiles
+from kvframe.bench.traces import Source
+from kvframe.errors import ConfigError, UsageError
+from kvframe.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from kvframe.bench.server.cells import ServerPlan, Simulated
+
+ROUTINGS = ("round-robin", "least-loaded", "prefix", "session")
+MOST = 64
+"""Replicas that a simulation can have."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Servers behind a router.
+
+    Attributes:
+        replicas: How many.
+        routing: Which of them gets a request.
+        queue: With ``prefix``, what a token that is waited for weighs beside one that is computed.
+    """
+
+    replicas: int = 1
+    routing: str = ROUTINGS[0]
+    queue: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """As the tables show it."""
+        weight = f":queue={self.queue:g}" if self.queue != 1.0 else ""
+        return f"{self.routing}{weight}"
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How servers' events get to the router.
+
+    Attributes:
+        delay: Seconds from what happened to the router's knowing it.
+        loss: The share of messages that never arrive.
+        counts_copies: Servers are told how many others hold a block.
+    """
+
+    delay: float = 0.0
+    loss: float = 0.0
+    counts_copies: bool = False
+
+
+ALONE = Fleet()
+AT_ONCE = Feed()
+
+
+def parse_routing(text: str) -> tuple[str, float]:
+    """A routing, and what ``prefix:queue=N`` says.
+
+    Raises:
+        ConfigError: An unknown routing or option, or an impossible value.
+    """
+    name, colon, given = text.partition(":")
+    if name not in ROUTINGS:
+        known = ", ".join(ROUTINGS)
+        raise ConfigError(f"--routing {text}: must be {known}{did_you_mean(name, ROUTINGS)}")
+    options = keyed(given.split(","), f"--routing {text}") if colon else {}
+    unknown = next((key for key in options if key != "queue" or name != "prefix"), None)
+    if unknown is not None:
+        raise ConfigError(f"--routing {text}: no option {unknown}: prefix has queue")
+    try:
+        queue = float(str(options.get("queue", 1.0)))
+    except ValueError:
+        queue = -1.0
+    if not 0 <= queue < float("inf"):
+        raise ConfigError(f"--routing {text}: queue: must be 0 or more")
+    return name, queue
+
+
+def fleets(replicas: Sequence[str], routings: Sequence[str]) -> list[Fleet]:
+    """Every number of replicas with every routing; one replica needs no router.
+
+    Raises:
+        ConfigError: A number that is none, or a routing that is not known.
+    """
+    chosen = [parse_routing(text) for text in routings]
+    made: dict[Fleet, None] = {}
+    for text in replicas:
+        count = int(text) if text.isdecimal() else 0
+        if not 1 <= count <= MOST:
+            raise ConfigError(f"--replicas {text}: must be a number from 1 to {MOST}")
+        if count == 1:
+            made[Fleet()] = None
+        for name, queue in chosen if count > 1 else ():
+            made[Fleet(count, name, queue)] = None
+    return list(made)
+
+
+def parse_feed(delay: str, loss: float, last_copy: bool) -> Feed:
+    """``--event-delay``, ``--event-loss`` and ``--tell-copies``.
+
+    Raises:
+        ConfigError: A time without a unit, or a share beyond 1.
+    """
+    if not 0 <= loss <= 1:
+        raise ConfigError(f"--event-loss {loss:g}: must be a share from 0 to 1")
+    return Feed(parse_time(delay, f"--event-delay {delay}"), loss, last_copy)
+
+
+def flooded(source: Source, text: str) -> Source:
+    """A trace in which one class comes more often: ``chat=4``.
+
+    Raises:
+        ConfigError: A class that the trace does not have, or a number that is none.
+    """
+    name, _, count = text.rpartition("=")
+    if not name or not count.isdecimal() or int(count) < 2:
+        raise ConfigError(f"--flood {text}: must be CLASS=N with a whole N of 2 or more")
+    trace = source.trace
+    if name not in trace.classes:
+        have = f"it has {', '.join(trace.classes)}" if trace.classes else "it names no classes"
+        near = did_you_mean(name, trace.classes)
+        raise ConfigError(f"--flood {text}: {source.name} has no class {name}: {have}{near}")
+    try:
+        made = trace.flooded(name, int(count))
+    except UsageError as error:
+        raise ConfigError(f"--flood {text}: {error}") from None
+    return Source(
+        name=f"{source.name}, {name} x {count}",
+        sha256=source.sha256,
+        trace=made,
+        time_unit=source.time_unit,
+        doubt=source.doubt,
+        form=source.form,
+        remarks=source.remarks,
+    )
+
+
+class PartCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a simulation's requests: those that one replica served, or those of one class.
+
+    Times are in seconds, over the part's finished requests. ``part`` is the replica's number or the
+    class's name. What only a replica has is null for a class.
+    """
+
+    trace: str
+    policy: str
+    capacity_blocks: int
+    load: float
+    replicas: int
+    routing: str | None
+    part: str
+    requests: int
+    finished: int
+    token_hit_rate: float
+    ttft_mean: float | None
+    ttft_p50: float | None
+    ttft_p99: float | None
+    e2e_mean: float | None
+    utilisation: float | None = None
+    computed_tokens: int | None = None
+    evictions: int | None = None
+    peak_waiting: int | None = None
+
+
+def by_replica(plan: ServerPlan, one: Simulated) -> list[PartCell]:
+    """What each replica did."""
+    engines = one.columns.get("engines", ())
+    return [
+        _part(
+            plan,
+            one,
+            str(at),
+            one.columns["engine_of"] == at,
+            utilisation=engine["busy_seconds"] / one.cell.makespan if one.cell.makespan else 0.0,
+            computed_tokens=engine["prefill_tokens"] + engine["decode_tokens"],
+            evictions=engine["evictions"],
+            peak_waiting=engine["peak_waiting"],
+        )
+        for at, engine in enumerate(engines)
+    ]
+
+
+def by_class(plan: ServerPlan, one: Simulated) -> list[PartCell]:
+    """What the requests of each class felt; those that name none are left out."""
+    trace = plan.source.trace
+    number = trace.class_numbers()
+    return [_part(plan, one, name, number == at) for at, name in enumerate(trace.classes, start=1)]
+
+
+def _part(
+    plan: ServerPlan, one: Simulated, part: str, here: np.ndarray[Any, Any], **facts: Any
+) -> PartCell:
+    raw, trace = one.columns, plan.source.trace.columns()
+    done = here & (raw["fate"] == FINISHED)
+    ttft: Column = (raw["first_token"] - raw["arrival"])[done]
+    felt = quantiles(ttft)
+    prompts = int(trace["input_tokens"][done].sum(dtype=np.int64))
+    return PartCell(
+        trace=one.cell.trace,
+        policy=one.cell.policy,
+        capacity_blocks=one.cell.capacity_blocks,
+        load=one.cell.load,
+        replicas=one.cell.replicas,
+        routing=one.cell.routing,
+        part=part,
+        requests=int(here.sum()),
+        finished=int(done.sum()),
+        token_hit_rate=int(raw["cached_tokens"][done].sum(dtype=np.int64)) / max(prompts, 1),
+        ttft_mean=felt.mean,
+        ttft_p50=felt.p50,
+        ttft_p99=felt.p99,
+        e2e_mean=quantiles((raw["end"] - raw["arrival"])[done]).mean,
+        **facts,
+    )
+
+
+def imbalance(engines: Sequence[dict[str, int]]) -> float:
+    """Tokens that the busiest replica computed, in times of their mean; 1 is even."""
+    computed = [engine["prefill_tokens"] + engine["decode_tokens"] for engine in engines]
+    return max(computed) * len(computed) / sum(computed) if sum(computed) else 1.0

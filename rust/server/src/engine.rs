@@ -1,0 +1,172 @@
+//! One engine on a clock: its scheduler, the step that runs, and what it has counted.
+
+use kvframe_core::Manager;
+use kvframe_trace::replay::Host;
+
+use crate::arrivals::Arrival;
+use crate::cache::Stopped;
+use crate::gaps;
+use crate::options::ServerOptions;
+use crate::profile::{Batch, StepTime};
+use crate::prompts::Prompts;
+use crate::report::{RequestRecord, ServerReport};
+use crate::running::Running;
+use crate::scheduler::{Scheduled, Scheduler};
+use crate::tiers::Tiers;
+
+/// An engine. Its caller says who arrives, begins a step, and ends it at the time that the step says.
+pub(crate) struct Engine<'a> {
+    pub scheduler: Scheduler<'a>,
+    options: &'a ServerOptions,
+    times: &'a dyn StepTime,
+    /// When the step that runs ends, or when the last one ended.
+    pub now: f64,
+    report: ServerReport,
+    /// Steps that run, one after the other.
+    steps: u32,
+    /// A request has arrived since the last step began.
+    is_met: bool,
+    ended: Vec<usize>,
+    /// Requests that have ended or were turned away, since the caller last took them.
+    pub done: Vec<(usize, RequestRecord)>,
+}
+
+impl<'a> Engine<'a> {
+    pub fn new(
+        manager: &'a mut Manager,
+        host: &'a mut dyn Host,
+        prompts: &'a Prompts<'a>,
+        options: &'a ServerOptions,
+        times: &'a dyn StepTime,
+        tiers: Option<Tiers>,
+    ) -> Self {
+        Self {
+            scheduler: Scheduler::new(manager, host, prompts, options, tiers),
+            options,
+            times,
+            now: f64::NEG_INFINITY,
+            report: ServerReport::default(),
+            steps: 0,
+            is_met: false,
+            ended: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// A request has arrived. Its record, if it is rejected.
+    pub fn arrive(&mut self, arrival: Arrival) -> Option<RequestRecord> {
+        self.is_met = true;
+        self.report.last_arrival = arrival.time;
+        if self.scheduler.arrive(arrival.request, arrival.time) {
+            return None;
+        }
+        self.scheduler.records.take(arrival.request)
+    }
+
+    /// When a transfer ends, or infinity.
+    pub fn next_transfer(&self) -> f64 {
+        self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end)
+    }
+
+    /// Begins a step at `now`, or all following steps that would be decided the same way as long as no request
+    /// arrives, and sets the clock to their end. False if there is nothing to compute.
+    pub fn begin(&mut self, next_arrival: f64) -> Result<bool, Stopped> {
+        let scheduled = self.scheduler.schedule(self.now)?;
+        let mut turned_away = std::mem::take(&mut self.scheduler.turned_away);
+        self.leave(turned_away.drain(..));
+        self.scheduler.turned_away = turned_away;
+        let waiting = self.scheduler.queue.len() as u64;
+        self.report.peak_waiting = self.report.peak_waiting.max(waiting);
+        if std::mem::take(&mut self.is_met) {
+            self.report.waiting_at_last_arrival = waiting;
+        }
+        if scheduled.batch.num_tokens() == 0 {
+            return Ok(false);
+        }
+        self.steps = self.advance(scheduled, next_arrival);
+        Ok(true)
+    }
+
+    /// What was begun has ended.
+    pub fn end(&mut self) -> Result<(), Stopped> {
+        self.scheduler.finish(self.steps, self.now, &mut self.ended)?;
+        let mut ended = std::mem::take(&mut self.ended);
+        self.leave(ended.drain(..));
+        self.ended = ended;
+        Ok(())
+    }
+
+    fn leave(&mut self, requests: impl Iterator<Item = usize>) {
+        for request in requests {
+            let record = self.scheduler.records.take(request);
+            self.done.extend(record.map(|record| (request, record)));
+        }
+    }
+
+    /// What was counted, and the requests that were not served to their end.
+    pub fn close(mut self) -> (ServerReport, Vec<(usize, RequestRecord)>) {
+        self.report.found_on_return = self.scheduler.found_on_return;
+        self.report.evictions = self.scheduler.cache.manager.stats().evictions;
+        self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
+        self.done.extend(self.scheduler.records.drain());
+        (self.report, self.done)
+    }
+
+    fn advance(&mut self, scheduled: Scheduled, next_arrival: f64) -> u32 {
+        let Scheduled { mut batch, is_steady } = scheduled;
+        let running = &self.scheduler.running;
+        let is_quiet = self.scheduler.tiers.as_ref().is_none_or(Tiers::is_quiet);
+        let most = if is_steady && is_quiet && !self.options.every_step {
+            running.iter().map(Running::quiet_steps).min().unwrap_or(1)
+        } else {
+            1
+        };
+        let owned = f64::from(self.scheduler.cache.manager.pool().referenced());
+        let next_event = next_arrival.min(self.next_transfer());
+        let mut steps = 0;
+        loop {
+            let start = self.now;
+            self.now = self.scheduler.wait_for_copies(start);
+            let seconds = self.times.seconds(&batch) * self.options.time_factor;
+            self.now += seconds;
+            self.report.busy_seconds += seconds;
+            self.report.block_seconds += owned * seconds;
+            if steps == 0 {
+                self.note_gaps(start);
+            } else {
+                gaps::note(&mut self.report.gaps, self.now - start, batch.n_decode);
+            }
+            steps += 1;
+            if steps == most || next_event <= self.now {
+                break;
+            }
+            batch.kv_decode += u64::from(batch.n_decode);
+        }
+        self.count(&batch, steps);
+        steps
+    }
+
+    fn count(&mut self, batch: &Batch, steps: u32) {
+        self.report.steps += u64::from(steps);
+        self.report.prefill_tokens += u64::from(batch.prefill_tokens);
+        self.report.decode_tokens += u64::from(batch.n_decode) * u64::from(steps);
+    }
+
+    /// Records the time since the last token for every sequence that samples a token in the step from `start`
+    /// on.
+    #[allow(clippy::float_cmp)] // a sequence that sampled at the end of the last step has its very time
+    fn note_gaps(&mut self, start: f64) {
+        let mut regular = 0;
+        for one in &self.scheduler.running {
+            let samples = one.sampled > 0 && one.scheduled > 0 && one.scheduled == one.remaining();
+            if samples && one.last_token == start {
+                regular += 1;
+            } else if samples {
+                gaps::note(&mut self.report.gaps, self.now - one.last_token, 1);
+            }
+        }
+        if regular > 0 {
+            gaps::note(&mut self.report.gaps, self.now - start, regular);
+        }
+    }
+}

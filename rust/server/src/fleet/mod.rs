@@ -1,0 +1,245 @@
+//! Several engines under one clock, and a router before them.
+//!
+//! Each engine is the one of [`crate::simulate()`], with a core of its own. A request is sent to one of them
+//! when it arrives, by what the router knows then, and stays there.
+//!
+//! | module | purpose |
+//! | --- | --- |
+//! | `routing` | which engine gets a request |
+//! | `feed` | the engines' events on their way to the router's index: late, or lost |
+//! | `copies` | how many other engines hold a block, for policies that want to know |
+
+mod copies;
+mod feed;
+mod routing;
+
+use kvframe_core::Manager;
+use kvframe_trace::replay::Host;
+use kvframe_trace::{ReplayPlan, Trace};
+
+use crate::arrivals::{Arrival, Arrivals, next_turns};
+use crate::cache::Stopped;
+use crate::engine::Engine;
+use crate::options::ServerOptions;
+use crate::profile::StepTime;
+use crate::prompts::Prompts;
+use crate::report::{RequestRecord, ServerReport};
+use crate::simulate::PATIENCE;
+use copies::Copies;
+use feed::Feed;
+use routing::{Load, Routes};
+
+pub use feed::FeedOptions;
+pub use routing::Routing;
+
+/// How requests get to engines.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FleetOptions {
+    /// Which engine gets a request.
+    pub routing: Routing,
+    /// How events get to the router.
+    pub feed: FeedOptions,
+    /// Each engine knows how many others hold a block ([`Manager::set_copies`]).
+    pub counts_copies: bool,
+}
+
+/// What a simulation of several engines counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetReport {
+    /// A record a request, in the order of the trace.
+    pub requests: Vec<RequestRecord>,
+    /// The engine that each was sent to; [`FleetReport::NOWHERE`] if it never arrived.
+    pub engine_of: Vec<u32>,
+    /// Prompt tokens that the router believed to be cached there. 0 unless it goes by prefixes.
+    pub promised_tokens: Vec<u32>,
+    /// What each engine counted; without records.
+    pub engines: Vec<ServerReport>,
+    /// Messages with events that engines sent, and how many of them were lost.
+    pub messages: (u64, u64),
+}
+
+impl FleetReport {
+    /// See [`FleetReport::engine_of`].
+    pub const NOWHERE: u32 = u32::MAX;
+}
+
+/// Serves a trace with several managers, each made as for [`crate::simulate()`], with its host. Their logs
+/// must be on ([`kvframe_core::Options::event_log`]) if the router goes by prefixes or copies are counted.
+///
+/// # Errors
+/// As [`crate::simulate()`].
+pub fn simulate_fleet(
+    (trace, plan): (&Trace, &ReplayPlan),
+    engines: Vec<(&mut Manager, &mut dyn Host)>,
+    options: &ServerOptions,
+    fleet: FleetOptions,
+    times: &dyn StepTime,
+) -> Result<FleetReport, Stopped> {
+    let mut options = options.clone();
+    // When a turn ends in one engine, the next may arrive in another before the steps taken there together
+    // have ended.
+    options.every_step |= options.closed_loop && engines.len() > 1;
+    let next = next_turns(trace);
+    let prompts = Prompts::new(trace, plan, &next, &options);
+    let count = trace.requests.len();
+    let arrivals = Arrivals::new(trace, &next, &options);
+    let blocks = engines.iter().map(|(manager, _)| manager.options().blocks as usize).sum();
+    let engines: Vec<_> = engines
+        .into_iter()
+        .map(|(manager, host)| Engine::new(manager, host, &prompts, &options, times, None))
+        .collect();
+    let runs = vec![false; engines.len()];
+    let feed = (fleet.routing.wants_events() || fleet.counts_copies)
+        .then(|| Feed::new(fleet.feed, engines.len(), blocks));
+    Fleet {
+        copies: fleet.counts_copies.then(|| Copies::new(engines.len())),
+        routes: Routes::new(fleet.routing, engines.len()),
+        report: FleetReport {
+            requests: vec![RequestRecord::default(); count],
+            engine_of: vec![FleetReport::NOWHERE; count],
+            promised_tokens: vec![0; count],
+            engines: Vec::new(),
+            messages: (0, 0),
+        },
+        trace,
+        prompts: &prompts,
+        arrivals,
+        engines,
+        runs,
+        feed,
+    }
+    .run()
+}
+
+struct Fleet<'a> {
+    trace: &'a Trace,
+    prompts: &'a Prompts<'a>,
+    arrivals: Arrivals,
+    engines: Vec<Engine<'a>>,
+    /// Whether a step runs, by engine.
+    runs: Vec<bool>,
+    routes: Routes,
+    feed: Option<Feed>,
+    copies: Option<Copies>,
+    report: FleetReport,
+}
+
+impl Fleet<'_> {
+    fn run(mut self) -> Result<FleetReport, Stopped> {
+        let mut turns: u64 = 0;
+        let mut is_due = vec![false; self.engines.len()];
+        loop {
+            if turns.is_multiple_of(PATIENCE)
+                && self.engines.iter_mut().any(|engine| engine.scheduler.cache.host.stop())
+            {
+                return Err(Stopped::ByHost);
+            }
+            turns += 1;
+            let ends = self.engines.iter().zip(&self.runs).filter(|(_, runs)| **runs);
+            let first_end = ends.map(|(engine, _)| engine.now).fold(f64::INFINITY, f64::min);
+            let now = first_end.min(self.next_arrival());
+            if now == f64::INFINITY {
+                return Ok(self.close());
+            }
+            is_due.fill(false);
+            self.end_steps(now, &mut is_due)?;
+            while let Some(arrival) = self.arrivals.take_due(now) {
+                self.send(arrival, now, &mut is_due);
+            }
+            self.begin_steps(now, &is_due)?;
+        }
+    }
+
+    fn next_arrival(&self) -> f64 {
+        self.arrivals.next().map_or(f64::INFINITY, |next| next.time)
+    }
+
+    /// Ends the steps that end at `now`; their engines are due to begin another.
+    fn end_steps(&mut self, now: f64, is_due: &mut [bool]) -> Result<(), Stopped> {
+        for (at, engine) in self.engines.iter_mut().enumerate() {
+            if !self.runs[at] || engine.now > now {
+                continue;
+            }
+            self.runs[at] = false;
+            is_due[at] = true;
+            engine.end()?;
+            if let Some(feed) = &mut self.feed {
+                feed.take(at, engine.scheduler.cache.manager, now);
+            }
+            for (request, record) in engine.done.drain(..) {
+                self.report.requests[request] = record;
+                self.arrivals.ended(request, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request that has arrived goes to an engine.
+    fn send(&mut self, arrival: Arrival, now: f64, is_due: &mut [bool]) {
+        self.hear(now);
+        let request = arrival.request;
+        let loads: Vec<Load> = self.engines.iter().map(Load::of).collect();
+        let session = self.trace.requests[request].session;
+        let matched = match &self.feed {
+            Some(feed) if self.routes.routing.wants_events() => {
+                feed.matched(self.prompts, request, loads.len())
+            }
+            _ => vec![0; loads.len()],
+        };
+        let prompt = self.prompts.prompt(request);
+        let at = self.routes.choose(session, prompt, &loads, &matched);
+        self.report.engine_of[request] = at as u32;
+        self.report.promised_tokens[request] = matched[at];
+        let engine = &mut self.engines[at];
+        is_due[at] |= !self.runs[at];
+        if let Some(rejected) = engine.arrive(arrival) {
+            self.report.requests[request] = rejected;
+            self.arrivals.ended(request, arrival.time);
+        }
+    }
+
+    /// The router, and who counts copies, hear what has reached them by `now`.
+    fn hear(&mut self, now: f64) {
+        let Some(feed) = &mut self.feed else { return };
+        feed.deliver(now, self.copies.as_mut());
+        if let Some(copies) = &mut self.copies {
+            let managers =
+                self.engines.iter_mut().map(|engine| &mut *engine.scheduler.cache.manager);
+            copies.tell(&mut managers.collect::<Vec<_>>());
+        }
+    }
+
+    fn begin_steps(&mut self, now: f64, is_due: &[bool]) -> Result<(), Stopped> {
+        let next_arrival = self.next_arrival();
+        if self.copies.is_some() {
+            self.hear(now);
+        }
+        for (at, engine) in self.engines.iter_mut().enumerate() {
+            if !is_due[at] {
+                continue;
+            }
+            engine.now = now;
+            self.runs[at] = engine.begin(next_arrival)?;
+            if let Some(feed) = &mut self.feed {
+                feed.take(at, engine.scheduler.cache.manager, now);
+            }
+            for (request, record) in engine.done.drain(..) {
+                self.report.requests[request] = record;
+                self.arrivals.ended(request, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(mut self) -> FleetReport {
+        for engine in self.engines {
+            let (report, left) = engine.close();
+            self.report.engines.push(report);
+            for (request, record) in left {
+                self.report.requests[request] = record;
+            }
+        }
+        self.report.messages = self.feed.map_or((0, 0), |feed| feed.messages());
+        self.report
+    }
+}

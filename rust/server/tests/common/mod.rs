@@ -1,0 +1,68 @@
+//! Random traffic, and random servers for it.
+#![allow(dead_code)] // each test takes what it needs
+
+use std::fmt::Write as _;
+
+use kvframe_core::policy::NAMES;
+use kvframe_server::{QueueOrder, ServerOptions};
+use proptest::prelude::*;
+
+pub const BLOCK: u32 = 4;
+
+/// A turn: how long after the request before it came, its session, the prompt's tokens beyond those of
+/// the turn before, and its answer's.
+pub type Turn = (u32, u32, u32, u32);
+
+/// Prompts of a session grow: a turn begins with the prompt and the answer of the turn before, or, where
+/// `is_same` of its session, starts over. Sessions share their first block.
+pub fn rows(turns: &[Turn]) -> String {
+    let (mut text, mut time) = (String::new(), 0);
+    let mut lengths = [0u32; 4];
+    for &(gap, session, more, answer) in turns {
+        time += gap;
+        let length = &mut lengths[session as usize];
+        *length = if *length > 60 { more } else { *length + more };
+        let ids: Vec<u32> = (0..*length / BLOCK)
+            .map(|at| if at == 0 { 0 } else { 1 + session * 1_000 + at })
+            .collect();
+        writeln!(
+            text,
+            r#"{{"timestamp": {time}, "input_length": {length}, "output_length": {answer}, "session_id": {session}, "hash_ids": {ids:?}}}"#
+        )
+        .unwrap();
+        *length += answer;
+    }
+    text
+}
+
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub policy: &'static str,
+    pub blocks: u32,
+    pub options: ServerOptions,
+}
+
+pub fn servers() -> impl Strategy<Value = Server> {
+    let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
+    let policies: Vec<&str> = NAMES.to_vec();
+    let sizes = (4u32..40, 1u32..6, 1u32..40);
+    let ways = (any::<bool>(), any::<bool>(), 0.25f64..4.0);
+    let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
+    (chosen, sizes, ways).prop_map(|((policy, order), sizes, (closed_loop, generated, load))| {
+        let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
+        let options = ServerOptions {
+            max_num_seqs,
+            max_num_batched_tokens,
+            order,
+            load,
+            closed_loop,
+            cache_generated: generated,
+            ..ServerOptions::default()
+        };
+        Server { policy, blocks, options }
+    })
+}
+
+pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
+    prop::collection::vec((0u32..60, 0u32..4, 0u32..30, 0u32..12), 1..40)
+}

@@ -1,0 +1,155 @@
+//! Several engines and a router: each is the server it would be alone, nothing is lost, and the router
+//! knows what it was told.
+#![allow(clippy::float_cmp)] // a time is compared with itself
+
+mod common;
+
+use common::{BLOCK, Server, rows, servers, traffic};
+use kvframe_core::Manager;
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_server::{
+    Batch, Fate, FeedOptions, FleetOptions, FleetReport, RequestRecord, Routing, ServerOptions,
+    simulate, simulate_fleet,
+};
+use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
+use kvframe_trace::{Mode, Trace};
+use proptest::prelude::*;
+
+fn seconds(batch: &Batch) -> f64 {
+    0.0031 + 0.0007 * f64::from(batch.num_tokens()) + batch.kv_decode as f64 * 1e-5
+}
+
+fn managers(prepared: &PreparedTrace<'_>, server: &Server, count: usize) -> Vec<Manager> {
+    let make = |_| {
+        let policy = by_name(server.policy, PolicyOptions::default()).unwrap();
+        let mut options = prepared.options(Some(server.blocks)).unwrap();
+        options.event_log = true;
+        Manager::new(options, policy).unwrap()
+    };
+    (0..count).map(make).collect()
+}
+
+fn fleet(trace: &Trace, server: &Server, count: usize, how: FleetOptions) -> FleetReport {
+    let plan = trace.plan(Mode::Timed);
+    let prepared = PreparedTrace::new(trace, Mode::Timed, &plan);
+    let mut managers = managers(&prepared, server, count);
+    let mut hosts = vec![SilentHost; count];
+    let engines = managers.iter_mut().zip(&mut hosts).map(|(m, h)| (m, h as &mut dyn Host));
+    let report =
+        simulate_fleet((trace, &plan), engines.collect(), &server.options, how, &seconds).unwrap();
+    for manager in &managers {
+        manager.check_integrity().unwrap();
+        assert_eq!((manager.num_running(), manager.pool().referenced()), (0, 0));
+    }
+    report
+}
+
+fn alone(trace: &Trace, server: &Server) -> Vec<RequestRecord> {
+    let plan = trace.plan(Mode::Timed);
+    let prepared = PreparedTrace::new(trace, Mode::Timed, &plan);
+    let mut manager = managers(&prepared, server, 1).remove(0);
+    simulate((trace, &plan), &mut manager, &mut SilentHost, &server.options, &seconds)
+        .unwrap()
+        .requests
+}
+
+fn parse(text: &str) -> Trace {
+    Trace::parse(text.as_bytes(), "random", Some(BLOCK)).unwrap()
+}
+
+fn routings() -> impl Strategy<Value = Routing> {
+    prop_oneof![
+        Just(Routing::RoundRobin),
+        Just(Routing::LeastLoaded),
+        Just(Routing::Session),
+        (0.0f64..2.0).prop_map(|queue| Routing::Prefix { queue }),
+    ]
+}
+
+/// Every `count`-th row from `first` on.
+fn every_nth(text: &str, count: usize, first: usize) -> Trace {
+    let lines = text.lines().skip(first).step_by(count);
+    parse(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_fleet_of_one_is_a_server(turns in traffic(), server in servers(), routing in routings()) {
+        let trace = parse(&rows(&turns));
+        let how = FleetOptions { routing, ..FleetOptions::default() };
+        let one = fleet(&trace, &server, 1, how);
+        prop_assert_eq!(format!("{:?}", one.requests), format!("{:?}", alone(&trace, &server)));
+    }
+
+    #[test]
+    fn round_robin_gives_each_server_every_nth_row(
+        turns in traffic(),
+        server in servers(),
+        count in 2usize..5,
+    ) {
+        // What a policy knows of the future, of sessions and of turns is of the whole trace.
+        let options = ServerOptions { closed_loop: false, load: 1.0, cache_generated: false, ..server.options };
+        let server = Server { policy: "lru", options, ..server };
+        let text = rows(&turns);
+        let report = fleet(&parse(&text), &server, count, FleetOptions::default());
+        for first in 0..count.min(turns.len()) {
+            let expected = alone(&every_nth(&text, count, first), &server);
+            let got: Vec<_> = report.requests.iter().skip(first).step_by(count).collect();
+            prop_assert_eq!(format!("{got:?}"), format!("{:?}", expected.iter().collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost(
+        turns in traffic(),
+        server in servers(),
+        count in 1usize..6,
+        routing in routings(),
+        feed in (0.0f64..0.1, 0.0f64..1.0, any::<u64>()),
+    ) {
+        let trace = parse(&rows(&turns));
+        let (delay, loss, seed) = feed;
+        let feed = FeedOptions { delay, loss, seed };
+        let how = FleetOptions { routing, feed, counts_copies: true };
+        let report = fleet(&trace, &server, count, how);
+        for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
+            let known = request.input_tokens.max(1) + request.output_tokens.max(1) - 1;
+            let fits = known.div_ceil(BLOCK) <= server.blocks;
+            prop_assert_eq!(record.fate, if fits { Fate::Finished } else { Fate::Rejected });
+            prop_assert!((report.engine_of[i] as usize) < count);
+            if fits {
+                prop_assert!(record.arrival <= record.start && record.start < record.first_token);
+                prop_assert!(record.first_token <= record.end);
+            }
+        }
+        prop_assert!(report.messages.1 <= report.messages.0);
+        // The same again.
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", fleet(&trace, &server, count, how)));
+    }
+
+    #[test]
+    fn the_router_promises_what_is_there_if_it_hears_at_once(
+        turns in traffic(),
+        server in servers(),
+        count in 1usize..5,
+    ) {
+        // A request that starts when it arrives finds what the router said, and no other engine has more.
+        let options = ServerOptions {
+            max_num_seqs: 64,
+            max_num_batched_tokens: 4_096,
+            cache_generated: true,
+            ..server.options
+        };
+        let server = Server { options, ..server };
+        let trace = parse(&rows(&turns));
+        let how = FleetOptions { routing: Routing::Prefix { queue: 0.0 }, ..FleetOptions::default() };
+        let report = fleet(&trace, &server, count, how);
+        for (record, &promised) in report.requests.iter().zip(&report.promised_tokens) {
+            if record.fate == Fate::Finished && record.start == record.arrival {
+                prop_assert_eq!(record.cached_tokens, promised);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+"""Several servers and a router: what each routing sends where, and what the router knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvframe import _core
+from kvframe.bench.policies import choose
+from kvframe.bench.traces import load
+from kvframe.errors import UsageError
+from kvframe.registry import Registry
+
+from .test_steps import assert_same
+from .traffic import BLOCK, roofline, rows, serve, small
+
+
+def fleet(trace: _core.Trace, policies: list[object], capacity: int, **how: Any) -> dict[str, Any]:
+    got: dict[str, Any] = _core.serve_fleet(trace, policies, capacity, roofline(), **how)
+    return got
+
+
+def reused(raw: dict[str, Any]) -> int:
+    return int(raw["cached_tokens"].sum())
+
+
+def test_round_robin_gives_each_server_every_nth_row() -> None:
+    lines = rows().splitlines(keepends=True)
+    raw = fleet(small(), ["lru"] * 3, 80, load=1.0, cache_generated=False)
+    assert (raw["engine_of"] == np.arange(120) % 3).all()
+    for first in range(3):
+        part = _core.Trace.parse("".join(lines[first::3]).encode(), "part", BLOCK)
+        alone = serve(part, "lru", 80, cache_generated=False)
+        for name in ("arrival", "start", "first_token", "end", "cached_tokens", "preemptions"):
+            assert raw[name][first::3].tobytes() == alone[name].tobytes(), name
+        assert raw["engines"][first]["evictions"] == alone["evictions"]
+
+
+def test_a_session_stays_where_it_was_first_sent() -> None:
+    turns = [
+        row | {"session_id": f"s{i * 7 % 9}"}
+        for i, row in enumerate(map(json.loads, rows().splitlines()))
+    ]
+    text = "".join(json.dumps(turn) + "\n" for turn in turns)
+    trace = _core.Trace.parse(text.encode(), "sessions", BLOCK)
+    raw = fleet(trace, ["lru"] * 4, 80, routing="session")
+    session = trace.columns()["session"]
+    for one in range(9):
+        assert len(set(raw["engine_of"][session == one].tolist())) == 1
+    assert len(set(raw["engine_of"].tolist())) == 4
+
+
+def test_prefixes_reuse_most_and_late_or_lost_events_reuse_less() -> None:
+    trace = load("synthetic").trace
+    how = {"load": 0.5, "routing": "prefix"}
+    known = fleet(trace, ["lru"] * 4, 1000, **how)
+    late = fleet(trace, ["lru"] * 4, 1000, event_delay=60.0, **how)
+    lost = fleet(trace, ["lru"] * 4, 1000, event_loss=0.5, **how)
+    spread = fleet(trace, ["lru"] * 4, 1000, load=0.5)
+    assert reused(spread) < min(reused(late), reused(lost))
+    assert max(reused(late), reused(lost)) < reused(known)
+    assert (known["messages_lost"], late["messages_lost"]) == (0, 0)
+    assert 0.4 < lost["messages_lost"] / lost["messages"] < 0.6
+    # A request that starts when it arrives finds what the router was told.
+    at_once = known["start"] == known["arrival"]
+    assert at_once.sum() > 100
+    assert (known["promised_tokens"] == known["cached_tokens"])[at_once].all()
+
+
+def test_the_same_twice_and_another_seed_loses_others() -> None:
+    how: dict[str, Any] = {"routing": "prefix", "event_loss": 0.3, "event_delay": 0.01}
+    one = fleet(small(), ["lru"] * 3, 60, seed=1, **how)
+    assert_same(one, fleet(small(), ["lru"] * 3, 60, seed=1, **how))
+    other = fleet(small(), ["lru"] * 3, 60, seed=2, **how)
+    assert one["engine_of"].tobytes() != other["engine_of"].tobytes()
+
+
+def test_policies_see_how_many_others_hold_a_block() -> None:
+    policy = choose("tests/server/last_copy.py:LastCopy", Registry())
+    made = [policy.engine_policy(BLOCK).policy for _ in range(4)]
+    told = fleet(small(), made, 150, counts_copies=True)
+    blind = fleet(small(), [policy.engine_policy(BLOCK).policy for _ in range(4)], 150)
+    lru = fleet(small(), ["lru"] * 4, 150)
+    # Not told of any copies, it is lru.
+    assert blind["cached_tokens"].tobytes() == lru["cached_tokens"].tobytes()
+    assert told["cached_tokens"].tobytes() != lru["cached_tokens"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"routing": "random"}, 'routing = "random": must be round-robin, least-loaded, prefix or'),
+        ({"event_loss": 1.5}, "event_loss = 1.5: must be 0 to 1"),
+        ({"event_delay": -1.0}, "event_delay = -1: must be 0 or more"),
+        ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
+    ],
+)
+def test_impossible_fleets_are_refused(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        fleet(small(), ["lru"] * 2, 80, **how)
+
+
+def test_no_servers_and_fixed_rates_are_refused() -> None:
+    with pytest.raises(UsageError, match="0 policies: must be 1 to 64, one an engine"):
+        fleet(small(), [], 80)
+    fixed = _core.StepProfile.fixed(prefill=20_000.0, decode=0.005)
+    with pytest.raises(UsageError, match="at fixed rates there are no steps, and no fleet"):
+        _core.serve_fleet(small(), ["lru"] * 2, 80, fixed)
+
+
+def test_a_flood_brings_other_prompts_of_one_class() -> None:
+    lines = [json.loads(line) | {"type": "ab"[i % 2]} for i, line in enumerate(rows().splitlines())]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    trace = _core.Trace.parse(text.encode(), "classes", BLOCK)
+    flooded = trace.flooded("a", 3)
+    number = flooded.class_numbers()
+    assert (flooded.requests, int((number == 1).sum()), int((number == 2).sum())) == (240, 180, 60)
+    # With room for all, copies find what the originals find, and nothing of one another.
+    plain, more = serve(trace, "infinite", 1), serve(flooded, "infinite", 1)
+    others = number == 2
+    mine = plain["cached_tokens"][trace.class_numbers() == 1].sum()
+    assert more["cached_tokens"][~others].sum() <= 3 * mine
+    with pytest.raises(UsageError, match="no class c"):
+        trace.flooded("c", 2)
