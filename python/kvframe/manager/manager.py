@@ -251,7 +251,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             self._core.reserve(seq, until, lookahead)
 
     def advance(
-        self, seq: int, until: int, *, upto: int | None = None, keys: BlockKeys | None = None
+        self,
+        seq: int,
+        until: int,
+        *,
+        upto: int | None = None,
+        keys: BlockKeys | None = None,
+        ahead: bool = False,
     ) -> list[list[int]]:
         """Extend, commit and read the new blocks in one call, for a request that came as keys.
 
@@ -265,6 +271,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             upto: Commit up to this length; None commits nothing.
             keys: Of its full blocks, from the first one without on: a block is findable once it is
                 committed and has a key. As in `Request`.
+            ahead: Commit what this step is about to compute: windows keep what it attends to until
+                `computed` says that it is.
 
         Returns:
             The blocks that its tables got, a list a group. Copies to make before writing are in the
@@ -275,7 +283,20 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             UsageError: There are more keys than full blocks, the request came as tokens, or
                 ``upto`` is more than has slots and is known, or less than was committed before.
         """
-        return self._core.advance(seq, until, upto, keys)
+        return self._core.advance(seq, until, upto, keys, ahead)
+
+    def computed(self, seq: int, upto: int) -> int:
+        """Say that the first ``upto`` tokens are computed, where `advance` commits ahead.
+
+        Blocks that no later token attends to are given up.
+
+        Returns:
+            How many of those have no other owner.
+
+        Raises:
+            UsageError: ``upto`` is more than has slots.
+        """
+        return self._core.computed(seq, upto)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, and get slots for them (decode, speculation).

@@ -50,6 +50,7 @@ flags! {
     Resumed = "resumed";
     Partial = "partial";
     CopyTail = "copy";
+    Ahead = "ahead";
 }
 
 integers! {
