@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kvframe import ConfigError, KVCacheManager, Request
@@ -9,7 +11,7 @@ from kvframe import ConfigError, KVCacheManager, Request
 SIZE = 4
 
 
-def manager(capacity: int = 8, **cache: object) -> KVCacheManager:
+def manager(capacity: int = 8, **cache: Any) -> KVCacheManager:
     return KVCacheManager(
         cache={"block_size": SIZE, "capacity": capacity, "keep_duplicates": True, **cache},
         eviction="lru",
@@ -62,6 +64,6 @@ def test_each_is_evicted_by_itself_and_what_follows_it_stays() -> None:
 @pytest.mark.parametrize(
     "other", [{"index": "radix"}, {"remap_duplicates": True}, {"partial_hits": True}]
 )
-def test_what_does_away_with_copies_is_refused(other: dict[str, object]) -> None:
+def test_what_does_away_with_copies_is_refused(other: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="keep_duplicates"):
         manager(**other)
