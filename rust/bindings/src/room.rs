@@ -110,7 +110,10 @@ impl Manager {
             had.extend(sequence.tables.iter().map(|table| table.len()));
             let upto = upto.map_or(sequence.committed, |upto| upto.0);
             core.advance(seq.0, until.0, &keys, upto)?;
-            Ok((upto, if asks { Vec::new() } else { committed(core, seq.0, (upto, ahead.0), &had)? }))
+            Ok((
+                upto,
+                if asks { Vec::new() } else { committed(core, seq.0, (upto, ahead.0), &had)? },
+            ))
         })?;
         if !asks {
             return Ok(done);

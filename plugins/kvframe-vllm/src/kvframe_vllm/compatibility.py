@@ -55,8 +55,7 @@ MANAGER = """
 
 Written by `python -m kvframe_vllm.replay.manager` on {date}, vLLM {vllm}: the same scenarios. Hits,
 steps and KV events are equal, and block tables but for which of several *empty* blocks is taken
-first. Of the blocks that are *found* again, those in the last column are another *copy* than
-stock's: where a prompt of whole blocks was computed twice, kvframe keeps one of the two.
+first. *Copy* counts the blocks *found* again that are another copy than stock's.
 
 | scenario | blocks | requests | steps | resumed | aborts | resets | events | equal | found | copy |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -18,7 +18,7 @@ pub struct HashIndex {
     /// Whether copies stand in the order in which they came, and not in that of their ids.
     by_age: bool,
     /// Copies that are not in the table.
-    more: usize,
+    more: u32,
     verify: Option<Witness>,
     /// Changes for an index outside the core, if there is one.
     mirror: Option<Mirror>,
@@ -216,7 +216,7 @@ impl HashIndex {
 
     /// Findable blocks.
     pub fn len(&self) -> usize {
-        self.table.len() + self.more
+        self.table.len() + self.more as usize
     }
 
     /// Whether nothing is findable.

@@ -26,10 +26,12 @@ from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay.engine import Load, Run, run, scheduler
 from kvframe_vllm.replay.scenarios import BLOCK, SCENARIOS, Outcome, mixed
 
-Told = list[tuple[str, int, list[list[int]]]]
-"""What the worker was told of blocks, in order: of whom, how many at the front of each table were
+Step = list[tuple[str, int, list[list[int]]]]
+"""What the worker is told of blocks in a step: of whom, how many at the front of each table were
 found, and the tables, one a group.
 """
+
+Told = list[Step]
 
 
 def main() -> None:
@@ -67,7 +69,11 @@ def compared(load: Load, count: int) -> dict[str, Any]:
         "differ": [name for name, equal in same.items() if not equal],
         "tables equal by id": exact,
         "found blocks": sum(
-            block != 0 for _, found, tables in own for table in tables for block in table[:found]
+            block != 0
+            for step in own
+            for _, found, tables in step
+            for table in tables
+            for block in table[:found]
         ),
         "of those another copy": others,
         "requests": len(ours.run.hits),
@@ -123,10 +129,10 @@ def serve(load: Load, count: int, policy: str | None) -> tuple[Outcome, Told]:
 
 def note(told: Told, _: Run, output: Any) -> None:
     """Take in what a step tells the worker of blocks."""
-    told.extend(tables_of(output))
+    told.append(tables_of(output))
 
 
-def tables_of(output: Any) -> Told:
+def tables_of(output: Any) -> Step:
     """What a step tells the worker of blocks."""
     told = [
         (new.req_id, new.num_computed_tokens // BLOCK, [*map(list, new.block_ids)])
@@ -144,27 +150,30 @@ def other_copies(stock: Told, ours: Told) -> int | None:
     """How many of the found blocks are another copy than stock's; None if the tables differ in more
     than that and in which of several empty blocks was taken.
     """
-    ours_of: dict[int, int] = {}
-    stock_of: dict[int, int] = {}
-
-    def pair(one: int, two: int) -> None:
-        stock_of.pop(ours_of.pop(one, -1), None)
-        ours_of.pop(stock_of.pop(two, -1), None)
-        ours_of[one], stock_of[two] = two, one
-
+    given: tuple[dict[int, Any], dict[int, Any]] = {}, {}
     others = 0
-    for (name, found, theirs), (own_name, own_found, own) in zip(stock, ours, strict=True):
-        if (name, found, [*map(len, theirs)]) != (own_name, own_found, [*map(len, own)]):
+    for at, steps in enumerate(zip(stock, ours, strict=True)):
+        if shape(steps[0]) != shape(steps[1]):
             return None
-        for their_table, own_table in zip(theirs, own, strict=True):
-            for place, (one, two) in enumerate(zip(their_table, own_table, strict=True)):
-                # Before a window stands the null block.
-                if (one == 0) != (two == 0):
-                    return None
-                if one and place < found:
-                    others += ours_of.get(one) != two
-                pair(one, two)
+        # A request may find what another one got in the same step: all that came, first.
+        for step, known in zip(steps, given, strict=True):
+            for of, (_, found, tables) in enumerate(step):
+                for group, table in enumerate(tables):
+                    known |= {
+                        block: (at, of, group, place)
+                        for place, block in enumerate(table)
+                        if place >= found
+                    }
+        for (_, found, theirs), (_, _, own) in zip(*steps, strict=True):
+            for one, two in zip(theirs, own, strict=True):
+                pairs = zip(one[:found], two[:found], strict=True)
+                others += sum(given[0].get(x) != given[1].get(y) for x, y in pairs if x)
     return others
+
+
+def shape(step: Step) -> list[Any]:
+    """A step without the ids of blocks, but for the null block, which stands before a window."""
+    return [(name, found, [[*map(bool, t)] for t in tables]) for name, found, tables in step]
 
 
 def check(made: Any, run: Run, output: Any) -> None:

@@ -67,7 +67,7 @@ impl Manager {
     /// Unknown handles; [`Error::CommitPastEnd`] behind what has slots.
     pub fn computed(&mut self, seq: SeqId, upto: u32) -> Result<u32> {
         let sequence = self.sequences.get_mut(seq)?;
-        if upto > sequence.len {
+        if sequence.len < upto {
             let limit = u64::from(sequence.len);
             return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
         }
