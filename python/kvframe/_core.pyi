@@ -124,7 +124,7 @@ class Manager:
         until: SupportsIndex,
         upto: SupportsIndex | None = None,
         keys: Any | None = None,
-        ahead: bool = ...,
+        computed: SupportsIndex | None = None,
     ) -> list[list[int]]:
         """
         Slots up to a length, keys of further full blocks, and a commit; returns the blocks that each
@@ -209,10 +209,6 @@ class Manager:
         """
         Computed and accepted up to a length; returns (blocks stored, of them duplicates,
         blocks freed that no token to come attends to).
-        """
-    def computed(self, /, seq: SupportsIndex, upto: SupportsIndex) -> int:
-        """
-        What was committed ahead is computed up to a length: windows give up what they do without.
         """
     def counts(self, /) -> tuple[int, int, int, int]:
         """

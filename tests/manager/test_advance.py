@@ -81,18 +81,19 @@ def windowed(capacity: int = 16) -> KVCacheManager:
 def test_what_is_committed_ahead_stays_in_its_window_until_it_is_computed() -> None:
     kv = windowed()
     given = kv.allocate(None, keys=names(1, 2, 3), num_tokens=13, until=4)
-    kv.advance(given.seq, 12, upto=12, ahead=True)
+    kv.advance(given.seq, 12, upto=12, computed=0)
     near = [kv.block_table(given.seq, group=1).tolist()]
     assert 0 not in near[0], "the step writes and reads all of it"
-    assert kv.computed(given.seq, 7) == 0
-    assert kv.computed(given.seq, 8) == 1
-    assert kv.computed(given.seq, 12) == 1
+    free = kv.counts().free
+    for computed, more in ((7, 0), (8, 1), (12, 2)):
+        assert kv.advance(given.seq, 0, computed=computed) == [[], []]
+        assert sum(kv.counts()[:2]) == free + more
     assert kv.block_table(given.seq, group=1).tolist() == [0, 0, near[0][2]]
     kv.check_integrity()
     with pytest.raises(UsageError, match="12"):
-        kv.computed(given.seq, 13)
+        kv.advance(given.seq, 0, computed=13)
     with pytest.raises(UnknownSequenceError):
-        kv.computed(7, 1)
+        kv.advance(7, 0, computed=1)
     kv.release(given.seq)
     log = kv.log.take()
     assert len(redrive(log, windowed())) == len(log)

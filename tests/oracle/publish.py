@@ -20,11 +20,6 @@ class Publishing(Growth):
         stored, copies = self.accept(s, upto)
         return stored, copies, 0 if ahead else self.leave_windows(s, upto)
 
-    def computed(self, seq: int, upto: int) -> int:
-        """Blocks freed as what was committed ahead is computed: none where groups keep all."""
-        need(upto <= self.live(seq).slots)
-        return 0
-
     def leave_windows(self, s: Seq, upto: int) -> int:
         """Blocks that no token behind the first ``upto`` attends to go; how many are free then."""
         room = self.pool.room()

@@ -154,7 +154,9 @@ class HandRules(PoolRules):
         names = keys if ids else None
         self.both(
             f"advance {seq:#x} to {until} by {ids}, commit {upto}{' ahead' * ahead}",
-            lambda: self.kv.advance(seq, until, upto=upto, keys=names, ahead=ahead),
+            lambda: self.kv.advance(
+                seq, until, upto=upto, keys=names, computed=0 if ahead else None
+            ),
             lambda blocks: self.advanced(seq, until, ids, (upto, ahead), blocks),
         )
         self.plane.take_back(self.refusals > refused)
@@ -166,8 +168,8 @@ class HandRules(PoolRules):
         if ahead:
             self.both(
                 f"computed {seq:#x} to {s.slots}",
-                lambda: self.kv.computed(seq, s.slots),
-                lambda freed: self.same("freed", freed, self.o.computed(seq, s.slots)),
+                lambda: self.kv.advance(seq, 0, computed=s.slots),
+                lambda new: self.same("new", new, [[] for _ in s.tables]),
             )
 
     def keeps_all(self) -> bool:

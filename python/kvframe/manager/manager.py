@@ -257,7 +257,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         *,
         upto: int | None = None,
         keys: BlockKeys | None = None,
-        ahead: bool = False,
+        computed: int | None = None,
     ) -> list[list[int]]:
         """Extend, commit and read the new blocks in one call, for a request that came as keys.
 
@@ -271,8 +271,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             upto: Commit up to this length; None commits nothing.
             keys: Of its full blocks, from the first one without on: a block is findable once it is
                 committed and has a key. As in `Request`.
-            ahead: Commit what this step is about to compute: windows keep what it attends to until
-                `computed` says that it is.
+            computed: So many tokens are computed by now, and the commit is ahead of them: windows
+                give up only what no token behind these attends to. None: all committed ones are.
 
         Returns:
             The blocks that its tables got, a list a group. Copies to make before writing are in the
@@ -281,22 +281,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Raises:
             CapacityError: There is no room for all slots now.
             UsageError: There are more keys than full blocks, the request came as tokens, or
-                ``upto`` is more than has slots and is known, or less than was committed before.
+                ``upto`` is more than has slots and is known, or less than was committed before, or
+                ``computed`` more than has slots.
         """
-        return self._core.advance(seq, until, upto, keys, ahead)
-
-    def computed(self, seq: int, upto: int) -> int:
-        """Say that the first ``upto`` tokens are computed, where `advance` commits ahead.
-
-        Blocks that no later token attends to are given up.
-
-        Returns:
-            How many of those have no other owner.
-
-        Raises:
-            UsageError: ``upto`` is more than has slots.
-        """
-        return self._core.computed(seq, upto)
+        return self._core.advance(seq, until, upto, keys, computed)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, and get slots for them (decode, speculation).

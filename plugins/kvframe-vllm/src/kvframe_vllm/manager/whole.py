@@ -232,7 +232,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         else:
             keys = request.block_hashes[held.named : full]
         until, upto = -(-slots // size) * size, full * size
-        new = self.kv.advance(held.seq, until, upto=upto, keys=keys, ahead=True)
+        new = self.kv.advance(held.seq, until, upto=upto, keys=keys, computed=0)
         held.named = max(held.named, full)
         held.cached, held.due = full, (full + 1) * size
         if not new[0]:
@@ -247,7 +247,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         if computed < held.leaves:
             return
         try:
-            self.kv.computed(held.seq, computed)
+            self.kv.advance(held.seq, 0, computed=computed)
             held.leaves = self._windows.leave(held.tables, computed)
         except Exception as error:
             self._give_up(error).coordinator.remove_skipped_blocks(
