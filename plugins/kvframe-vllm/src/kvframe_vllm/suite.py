@@ -237,7 +237,8 @@ def rows_of(rows: Iterable[dict[str, Any]]) -> str:
         text += " not with stock here |\n| --- | --- | --- | --- | --- |\n"
         for row in of:
             others = len(row["not with stock"])
-            text += f"| {row['file']} | {row['stock']} | {row['passed']} | {row.get('met', '')} | {others} |\n"
+            cells = [row["file"], row["stock"], row["passed"], row.get("met", ""), others]
+            text += "".join(f"| {cell} " for cell in cells) + "|\n"
         text += f"| all | {total[0]} | {total[1]} | {total[2] or ''} | |\n"
         text += listed(
             f"Not under {policy}", [pair for row in of for pair in row["failed"].items()]
