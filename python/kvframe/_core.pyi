@@ -124,6 +124,7 @@ class Manager:
         until: SupportsIndex,
         upto: SupportsIndex | None = None,
         keys: Any | None = None,
+        computed: SupportsIndex | None = None,
     ) -> list[list[int]]:
         """
         Slots up to a length, keys of further full blocks, and a commit; returns the blocks that each

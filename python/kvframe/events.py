@@ -15,7 +15,7 @@ class EventKind(IntEnum):
     OBTAIN = 2
     """The block went to the sequence, empty."""
     COMMIT = 3
-    """The sequence is computed and accepted up to value tokens."""
+    """The sequence is computed and accepted up to value tokens; other: 1 if it is about to be."""
     STORE = 4
     """The block became findable under its key, after the block before; value: its parent block,
     other: its place in the prefix. Its token ids come along where they are known, those of a
@@ -140,3 +140,5 @@ class EventKind(IntEnum):
     KEYS = 57
     """Keys of further full blocks of the sequence became known; their 32-bit words, the lowest
     first, come along as ids."""
+    COMPUTED = 58
+    """The sequence is computed up to value tokens, where it was committed ahead."""

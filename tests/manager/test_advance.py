@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kvframe import CapacityError, KVCacheManager, Request, UsageError
+from kvframe.errors import UnknownSequenceError
 from kvframe.stats.redrive import redrive
 
 SIZE = 4
@@ -69,3 +70,37 @@ def test_its_log_can_be_driven_again() -> None:
         kv.release(given.seq)
     log = kv.log.take()
     assert len(redrive(log, manager(log=True))) == len(log)
+
+
+def windowed(capacity: int = 16) -> KVCacheManager:
+    groups = [{"name": "full"}, {"name": "near", "kind": "sliding_window", "window": SIZE + 1}]
+    cache = {"block_size": SIZE, "capacity": capacity, "event_log": True, "null_block": True}
+    return KVCacheManager(cache=cache, groups=groups, eviction="lru")
+
+
+def test_what_is_committed_ahead_stays_in_its_window_until_it_is_computed() -> None:
+    kv = windowed()
+    given = kv.allocate(None, keys=names(1, 2, 3), num_tokens=13, until=4)
+    kv.advance(given.seq, 12, upto=12, computed=0)
+    near = [kv.block_table(given.seq, group=1).tolist()]
+    assert 0 not in near[0], "the step writes and reads all of it"
+    free = kv.counts().free
+    for computed, more in ((7, 0), (8, 1), (12, 2)):
+        assert kv.advance(given.seq, 0, computed=computed) == [[], []]
+        assert sum(kv.counts()[:2]) == free + more
+    assert kv.block_table(given.seq, group=1).tolist() == [0, 0, near[0][2]]
+    kv.check_integrity()
+    with pytest.raises(UsageError, match="12"):
+        kv.advance(given.seq, 0, computed=13)
+    with pytest.raises(UnknownSequenceError):
+        kv.advance(7, 0, computed=1)
+    kv.release(given.seq)
+    log = kv.log.take()
+    assert len(redrive(log, windowed())) == len(log)
+
+
+def test_a_commit_behind_the_computation_leaves_windows_by_itself() -> None:
+    kv = windowed()
+    given = kv.allocate(None, keys=names(1, 2, 3), num_tokens=13, until=12)
+    kv.advance(given.seq, 12, upto=12)
+    assert kv.block_table(given.seq, group=1).tolist()[:2] == [0, 0]

@@ -101,6 +101,7 @@ OF_A_MANAGER: Table = {
     "ticket": (lambda w, v: w.kv.done(v), [-1]),
     "upto": (lambda w, v: w.kv.commit(w.seq, v), [2**32, *NUMBERS]),
     "keys": (lambda w, v: w.kv.advance(w.seq, 2, keys=v), [3, "x", [3], [b"short"], *THINGS]),
+    "computed": (lambda w, v: w.kv.advance(w.seq, 2, computed=v), [2**32, -1, 1.5, "x", object()]),
     "commit": (lambda w, v: w.kv.step(commit=v), [-1, 2**64, 1.5, "x", object()]),
     "version": (lambda w, v: w.kv.set_weight_version(v), WORDS),
     "request": (lambda w, v: w.kv.can_allocate(v), NUMBERS),

@@ -42,6 +42,7 @@ ECHO: dict[str, tuple[str, list[tuple[Any, Any]]]] = {
     "cache.weight_version": ("weight_version", [("é v2", "é v2")]),
     "cache.event_log": ("event_log", [(True, True), (False, False)]),
     "cache.remap_duplicates": ("remap_duplicates", [(True, True), (False, False)]),
+    "cache.keep_duplicates": ("keep_duplicates", [(True, True), (False, False)]),
     "cache.partial_hits": ("partial_hits", [(True, True), (False, False)]),
     "groups.kind": (
         "groups",

@@ -11,13 +11,17 @@ from .sequence import Seq, cross_key
 class Publishing(Growth):
     """Commit, and what follows from it."""
 
-    def commit(self, seq: int, upto: int) -> tuple[int, int, int]:
+    def commit(self, seq: int, upto: int, *, ahead: bool = False) -> tuple[int, int, int]:
         """Blocks of the first group that are found from now on, those of them that were; blocks
-        freed.
+        freed, none of them `ahead`.
         """
         s = self.live(seq)
         need(s.committed <= upto <= s.slots and upto <= s.filled)
         stored, copies = self.accept(s, upto)
+        return stored, copies, 0 if ahead else self.leave_windows(s, upto)
+
+    def leave_windows(self, s: Seq, upto: int) -> int:
+        """Blocks that no token behind the first ``upto`` attends to go; how many are free then."""
         room = self.pool.room()
         for group, kind in enumerate(self.kinds):
             table = s.tables[group]
@@ -30,7 +34,7 @@ class Publishing(Growth):
             for row in rows:
                 table[row] = None
         s.private = s.private or self.is_cut(s)
-        return stored, copies, self.pool.room() - room
+        return self.pool.room() - room
 
     def leave_behind(self, s: Seq, group: int, rows: list[int]) -> None:
         """Blocks that no end of a prompt needs go first, until another sequence has them."""

@@ -148,12 +148,16 @@ class HandRules(PoolRules):
         space = {**s.ask.space, "mm_items": s.mm_items}
         keys = self.kv.blocks.hash_blocks([*known[:start], *ids], **space)[start // unit :]
         upto = self.dice.pick([None, s.committed, min(s.slots, s.filled)])
+        ahead = until % 2 == 1 and self.keeps_all()
         self.compute(seq, upto or 0)
         refused = self.refusals
+        names = keys if ids else None
         self.both(
-            f"advance {seq:#x} to {until} by {ids}, commit {upto}",
-            lambda: self.kv.advance(seq, until, upto=upto, keys=keys if ids else None),
-            lambda blocks: self.advanced(seq, until, ids, upto, blocks),
+            f"advance {seq:#x} to {until} by {ids}, commit {upto}{' ahead' * ahead}",
+            lambda: self.kv.advance(
+                seq, until, upto=upto, keys=names, computed=0 if ahead else None
+            ),
+            lambda blocks: self.advanced(seq, until, ids, (upto, ahead), blocks),
         )
         self.plane.take_back(self.refusals > refused)
         self.count("keys that came late", bool(ids) and self.refusals == refused)
@@ -161,16 +165,34 @@ class HandRules(PoolRules):
             self.coming[seq] = coming[: len(s.tokens) - had + len(self.coming[seq])]
             unknown = len(s.tokens) - s.filled
             del self.coming[seq][: len(self.coming[seq]) - unknown]
+        if ahead:
+            self.both(
+                f"computed {seq:#x} to {s.slots}",
+                lambda: self.kv.advance(seq, 0, computed=s.slots),
+                lambda new: self.same("new", new, [[] for _ in s.tables]),
+            )
+
+    def keeps_all(self) -> bool:
+        """Whether no group gives blocks up: the model says of none how important it is if it goes
+        late.
+        """
+        return all(kind.full or kind.cross for kind in self.o.kinds)
 
     def advanced(
-        self, seq: int, until: int, ids: list[int], upto: int | None, blocks: list[list[int]] | None
+        self,
+        seq: int,
+        until: int,
+        ids: list[int],
+        commit: tuple[int | None, bool],
+        blocks: list[list[int]] | None,
     ) -> None:
         s = self.o.live(seq)
         rows = [len(table) for table in s.tables]
+        upto, ahead = commit
         upto = s.committed if upto is None else upto
         self.o.enter_keys(seq, until, ids, upto)
         if s.committed < upto:
-            self.o.commit(seq, upto)
+            self.o.commit(seq, upto, ahead=ahead)
         new = [table[had:] for table, had in zip(s.tables, rows, strict=True)]
         gap = 0 if self.setup.null else -1
         self.same("new blocks", blocks, [[gap if b is None else b for b in row] for row in new])

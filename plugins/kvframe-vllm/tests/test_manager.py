@@ -17,16 +17,28 @@ import pytest
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed here", allow_module_level=True)
 
+import torch
 from kvframe_vllm import releases
 from kvframe_vllm.manager.requests import retention_of
 from kvframe_vllm.manager.whole import WholeManager
-from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
-from kvframe_vllm.replay.manager import SERVED, check, compared
+from kvframe_vllm.pool import ruled
+from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
+from kvframe_vllm.replay.manager import check, compared
 from kvframe_vllm.replay.scenarios import SCENARIOS, WINDOW
 from kvframe_vllm.replay.workload import Families
+from vllm.v1.kv_cache_interface import ChunkedLocalAttentionSpec
 
 SCHEDULER = "kvframe_vllm.manager.KvframeManagerScheduler"
 PROMPTS = Families(requests=200).prompts()
+NEAR = replace(WINDOW, sliding_window=40)
+CHUNKED = ChunkedLocalAttentionSpec(
+    block_size=16, num_kv_heads=2, head_size=16, dtype=torch.float32, attention_chunk_size=64
+)
+LAYERS = {
+    "window": [WINDOW],
+    "two windows": [NEAR, full_attention(16), WINDOW],
+    "a window twice": [full_attention(16), WINDOW, WINDOW],
+}
 LOAD = Load(blocks=400, events=True, scheduler_cls=SCHEDULER)
 
 
@@ -56,7 +68,26 @@ def test_lru_is_stock_to_the_block(asynchronous: bool) -> None:
     assert isinstance(ours.kv_cache_manager, WholeManager)
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_lru_is_stock_with_other_layers(name: str, asynchronous: bool) -> None:
+    few = SCENARIOS["hybrid"]
+    load = replace(few, blocks=300, groups=LAYERS[name], asynchronous=asynchronous)
+    found = compared(load, 120)
+    assert found["equal"], found["differ"]
+    assert not found["of those another copy"]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_other_policies_serve_windows(name: str) -> None:
+    load = under("lfu", groups=LAYERS[name], blocks=600)
+    made = scheduler(load)
+    ours = served(made, load, checked=True)
+    assert isinstance(made.kv_cache_manager, WholeManager)
+    assert len(ours.hits) == len(PROMPTS)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_lru_is_stock_under_everything_at_once(name: str) -> None:
     found = compared(SCENARIOS[name], 120)
     assert found["equal"], found["differ"]
@@ -116,8 +147,9 @@ class Failing(BatchedEviction):
 """
 
 
+@pytest.mark.parametrize("groups", [None, [full_attention(16), WINDOW]], ids=["full", "hybrid"])
 def test_what_it_raises_ends_it_and_the_engine_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    groups: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     file = tmp_path / "kvframe.toml"
@@ -126,7 +158,7 @@ def test_what_it_raises_ends_it_and_the_engine_goes_on(
     file.write_text(f'{allowed}[eviction]\npolicy = "{place}"\non_error = "raise"\n')
     logging.getLogger("vllm").propagate = True
     for asynchronous in (False, True):
-        load = under(str(file), asynchronous=asynchronous)
+        load = under(str(file), asynchronous=asynchronous, groups=groups)
         made = scheduler(load)
         assert isinstance(made.kv_cache_manager, WholeManager), caplog.text
         ours = served(made, load)
@@ -138,9 +170,10 @@ def test_what_it_raises_ends_it_and_the_engine_goes_on(
 
 def test_what_it_does_not_serve_stays_vllms(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("vllm").propagate = True
-    made = scheduler(under("lru", groups=[WINDOW]))
+    made = scheduler(under("lru", groups=[CHUNKED, full_attention(16)]))
     assert not isinstance(made.kv_cache_manager, WholeManager)
-    assert "full attention" in caplog.text
+    assert "ChunkedLocalAttentionManager" in caplog.text
+    assert ruled(made.kv_cache_manager.block_pool), "the policy rules the pool at least"
     made = scheduler(under("no such policy"))
     assert not isinstance(made.kv_cache_manager, WholeManager)
     assert "no such policy" in caplog.text

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory
 from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
 
 from kvframe.flat_admission import FlatAdmission
+from kvframe.testing import ServerProcess, free_port
 
 CHUNK = 4096
 
@@ -95,15 +99,52 @@ def primary_rows() -> Any:
     return np.random.default_rng(5).integers(0, 255, (8, CHUNK), np.uint8)
 
 
-def tier_over(rows: Any, folder: Path, **row: Any) -> KvframeTier:
+def tier_over(rows: Any, store: Mapping[str, Any], **row: Any) -> KvframeTier:
     spec = OffloadingSpecFactory.create_spec(config())
-    given = {"store": "disk", "capacity": 4, "options": {"path": str(folder)}, **row}
-    return KvframeTier(spec, memoryview(rows), "kvframe", **given)
+    return KvframeTier(spec, memoryview(rows), "kvframe", **{"capacity": 4, **store, **row})
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[dict[str, Any]]:
+    program, port = shutil.which("redis-server"), free_port()
+    wanted = ("redis", "kvframe_redis")
+    if program is None or not all(map(importlib.util.find_spec, wanted)):
+        pytest.skip("needs redis-server, and kvframe-redis with its client")
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    with ServerProcess([*command, "--save", "", "--loglevel", "warning"], port):
+        yield {"store": "redis", "options": {"url": f"redis://127.0.0.1:{port}/0"}}
+
+
+@contextmanager
+def mooncake(folder: Path) -> Iterator[dict[str, Any]]:
+    found, port = importlib.util.find_spec("mooncake"), free_port()
+    if found is None or importlib.util.find_spec("kvframe_mooncake") is None:
+        pytest.skip("needs kvframe-mooncake and a wheel of mooncake-transfer-engine")
+    places = [Path(sys.executable).parent, *map(Path, found.submodule_search_locations or ())]
+    [program, *_] = [
+        place / "mooncake_master" for place in places if (place / "mooncake_master").exists()
+    ]
+    command = [str(program), f"-rpc_port={port}", "-rpc_address=127.0.0.1"]
+    with ServerProcess([*command, f"-metrics_port={free_port()}"], port, folder / "master.log"):
+        options = {"master": f"127.0.0.1:{port}", "segment": 16 * 2**20, "buffer": 2**20}
+        yield {"store": "mooncake", "options": options}
+
+
+@contextmanager
+def disk(folder: Path) -> Iterator[dict[str, Any]]:
+    yield {"store": "disk", "options": {"path": str(folder / "pages")}}
+
+
+@pytest.fixture(name="store", params=[disk, redis, mooncake], ids=lambda each: each.__name__)
+def store_that_runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A row of [[tiers]] whose store is there, until the test is over."""
+    with request.param(tmp_path) as row:
+        yield row
 
 
 @pytest.fixture(name="tier")
-def disk_tier(rows: Any, tmp_path: Path) -> Iterator[KvframeTier]:
-    made = tier_over(rows, tmp_path / "pages")
+def tier_of_a_store(rows: Any, store: dict[str, Any]) -> Iterator[KvframeTier]:
+    made = tier_over(rows, store)
     yield made
     made.shutdown()
 
@@ -143,7 +184,9 @@ def test_a_full_store_evicts_by_its_policy(tier: KvframeTier) -> None:
     assert found[3] is LookupResult.MISS
 
 
-def test_a_damaged_chunk_is_a_miss(tier: KvframeTier, tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_a_miss(rows: Any, tmp_path: Path) -> None:
+    with disk(tmp_path) as row:
+        tier = tier_over(rows, row)
     prompt = keys(1, 2)
     tier.submit_store(job(1, prompt, [0, 1]))
     ended(tier)
@@ -154,25 +197,26 @@ def test_a_damaged_chunk_is_a_miss(tier: KvframeTier, tmp_path: Path) -> None:
     assert not done.success
     assert done.successful_keys == prompt[:1]
     assert tier.lookup(prompt[1], context("a", prompt)) is LookupResult.MISS
+    tier.shutdown()
 
 
-def test_a_later_process_finds_what_is_there(rows: Any, tmp_path: Path) -> None:
-    first = tier_over(rows, tmp_path / "pages")
+@pytest.mark.parametrize("store", [disk, redis], indirect=True, ids=lambda each: each.__name__)
+def test_a_later_process_finds_what_is_there(rows: Any, store: dict[str, Any]) -> None:
+    first = tier_over(rows, store)
     first.submit_store(job(1, keys(1, 2), [0, 1]))
     ended(first)
     first.shutdown()
-    second = tier_over(rows, tmp_path / "pages", eviction={"policy": "lfu"})
+    second = tier_over(rows, store, eviction={"policy": "lfu"})
     assert second.lookup(keys(2)[0], context("a", [])) is LookupResult.HIT
     second.shutdown()
 
 
-def test_it_stands_below_vllms_cpu_tier(tmp_path: Path) -> None:
+def test_it_stands_below_vllms_cpu_tier(store: dict[str, Any]) -> None:
     names.register()
-    row = {"type": "kvframe", "store": "disk", "capacity": 64}
     given = config(
         spec_name="TieringOffloadingSpec",
         eviction_policy="kvframe:lfu",
-        secondary_tiers=[row | {"options": {"path": str(tmp_path / "pages")}}],
+        secondary_tiers=[{"type": "kvframe", "capacity": 64, **store}],
     )
     manager = OffloadingSpecFactory.create_spec(given).get_manager()
     assert isinstance(manager, TieringOffloadingManager)

@@ -88,6 +88,13 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             "instead; the step says which table entries changed."
         ),
     ] = False
+    keep_duplicates: Annotated[
+        bool,
+        Meta(
+            description="Blocks of the same content stay cached side by side, each evicted by "
+            "itself, whatever follows it; the oldest is found. As vLLM does."
+        ),
+    ] = False
     partial_hits: Annotated[
         bool,
         Meta(

@@ -251,7 +251,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             self._core.reserve(seq, until, lookahead)
 
     def advance(
-        self, seq: int, until: int, *, upto: int | None = None, keys: BlockKeys | None = None
+        self,
+        seq: int,
+        until: int,
+        *,
+        upto: int | None = None,
+        keys: BlockKeys | None = None,
+        computed: int | None = None,
     ) -> list[list[int]]:
         """Extend, commit and read the new blocks in one call, for a request that came as keys.
 
@@ -265,6 +271,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             upto: Commit up to this length; None commits nothing.
             keys: Of its full blocks, from the first one without on: a block is findable once it is
                 committed and has a key. As in `Request`.
+            computed: So many tokens are computed by now, and the commit is ahead of them: windows
+                give up only what no token behind these attends to. None: all committed ones are.
 
         Returns:
             The blocks that its tables got, a list a group. Copies to make before writing are in the
@@ -273,9 +281,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Raises:
             CapacityError: There is no room for all slots now.
             UsageError: There are more keys than full blocks, the request came as tokens, or
-                ``upto`` is more than has slots and is known, or less than was committed before.
+                ``upto`` is more than has slots and is known, or less than was committed before, or
+                ``computed`` more than has slots.
         """
-        return self._core.advance(seq, until, upto, keys)
+        return self._core.advance(seq, until, upto, keys, computed)
 
     def append(self, seq: int, tokens: TokenIds) -> None:
         """Append tokens to a sequence, and get slots for them (decode, speculation).

@@ -140,11 +140,19 @@ def _clear_scope(core: Any, event: Event) -> None:
     core.reset_prefix_cache(*(value if there else None for there, value in scope))
 
 
+def _commit(core: Any, event: Event) -> None:
+    if event.other:
+        core.advance(event.seq, 0, event.value, None, 0)
+    else:
+        core.commit(event.seq, event.value)
+
+
 _VERBS: dict[K, Any] = {
     K.APPEND: _append,
     K.EXTEND: lambda core, e: core.extend(e.seq, e.value),
     K.FILL: lambda core, e: core.fill_placeholders(e.seq, e.ids),
-    K.COMMIT: lambda core, e: core.commit(e.seq, e.value),
+    K.COMMIT: _commit,
+    K.COMPUTED: lambda core, e: core.advance(e.seq, 0, None, None, e.value),
     K.KEYS: lambda core, e: core.fill_keys(e.seq, e.ids.view("<u8").reshape(-1, 2)),
     K.TRUNCATE: lambda core, e: (core.cut_known if e.other > e.value else core.truncate)(
         e.seq, e.other

@@ -56,6 +56,7 @@ integers! {
     Seq(u64) = "seq";
     Ticket(u64) = "ticket";
     Upto(u32) = "upto";
+    Computed(u32) = "computed";
     Until(u32) = "until";
     Length(u32) = "length";
     Chunk(u32) = "chunk";

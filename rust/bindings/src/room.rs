@@ -7,7 +7,9 @@ use kvframe_core::manager::{Due, PreemptionOrder};
 use kvframe_core::{Error, Manager as Core, SeqId};
 use pyo3::prelude::*;
 
-use crate::args::{Blocks, Count, Fence, Free, Lookahead, Seq, Share, Ticket, Until, Upto};
+use crate::args::{
+    Blocks, Computed, Count, Fence, Free, Lookahead, Seq, Share, Ticket, Until, Upto,
+};
 use crate::buffers::{keys, tokens, u64s};
 use crate::errors::{is_of, shown, usage};
 use crate::listeners::level;
@@ -17,15 +19,22 @@ use crate::request::Request;
 use crate::tables::null_entry;
 use crate::views::entry;
 
-/// Commits `seq` up to `upto`; the entries of its tables behind those that it `had`.
+/// Commits `seq` up to `upto`, ahead of its computation if it is told how much of it is `computed`; the
+/// entries of its tables behind those that it `had`.
 fn committed(
     core: &mut Core,
     seq: SeqId,
-    upto: u32,
+    (upto, computed): (u32, Option<Computed>),
     had: &[usize],
 ) -> Result<Vec<Vec<i32>>, Error> {
     if core.sequence(seq)?.committed < upto {
-        core.commit(seq, upto)?;
+        match computed {
+            Some(_) => core.commit_ahead(seq, upto),
+            None => core.commit(seq, upto),
+        }?;
+    }
+    if let Some(Computed(computed @ 1..)) = computed {
+        core.computed(seq, computed)?;
     }
     let null = null_entry(core);
     let tables = core.sequence(seq)?.tables.iter().zip(had);
@@ -89,7 +98,7 @@ impl Manager {
 
     /// Slots up to a length, keys of further full blocks, and a commit; returns the blocks that each
     /// group's table got.
-    #[pyo3(signature = (seq, until, upto=None, keys=None))]
+    #[pyo3(signature = (seq, until, upto=None, keys=None, computed=None))]
     fn advance(
         &self,
         py: Python<'_>,
@@ -97,6 +106,7 @@ impl Manager {
         until: Until,
         upto: Option<Upto>,
         keys: Option<&Bound<'_, PyAny>>,
+        computed: Option<Computed>,
     ) -> PyResult<Vec<Vec<i32>>> {
         let keys = keys.map(self::keys).transpose()?.unwrap_or_default();
         // An admission policy in Python is asked between the two, without the lock.
@@ -108,13 +118,16 @@ impl Manager {
             had.extend(sequence.tables.iter().map(|table| table.len()));
             let upto = upto.map_or(sequence.committed, |upto| upto.0);
             core.advance(seq.0, until.0, &keys, upto)?;
-            Ok((upto, if asks { Vec::new() } else { committed(core, seq.0, upto, &had)? }))
+            Ok((
+                upto,
+                if asks { Vec::new() } else { committed(core, seq.0, (upto, computed), &had)? },
+            ))
         })?;
         if !asks {
             return Ok(done);
         }
         let due = Due { seq: seq.0, upto: Some(upto), cut: None, fill: &[] };
-        self.admitting(py, |_| Some(due), |core| committed(core, seq.0, upto, &had))
+        self.admitting(py, |_| Some(due), |core| committed(core, seq.0, (upto, computed), &had))
     }
 
     /// For replaying a log: keys of further full blocks.

@@ -19,7 +19,7 @@ pub enum Kind {
     Hit = 1,
     /// `block` went to `seq`, empty.
     Obtain = 2,
-    /// `seq` is computed and accepted up to `value` tokens.
+    /// `seq` is computed and accepted up to `value` tokens; `other`: 1 if it is about to be.
     Commit = 3,
     /// `block` became findable under `key`, after `parent`; `value`: its parent block, `other`: its
     /// place in the prefix. Its token ids are logged where they are known, those of a partial block
@@ -140,6 +140,8 @@ pub enum Kind {
     /// Keys of further full blocks of `seq` became known; their 32-bit words are logged as ids, the
     /// lowest first.
     Keys = 57,
+    /// `seq` is computed up to `value` tokens, where it was committed ahead.
+    Computed = 58,
 }
 
 /// One entry of the log.

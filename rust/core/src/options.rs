@@ -85,6 +85,8 @@ pub struct Options {
     pub compute_last_token: bool,
     /// A block that turns out to be findable already when it is committed gives way to that one.
     pub remap_duplicates: bool,
+    /// Blocks of the same content stay side by side, each evicted by itself, whatever follows it.
+    pub keep_duplicates: bool,
     /// Find the partial last block of an ended sequence too, by a copy.
     pub partial_hits: bool,
 }
@@ -108,6 +110,7 @@ impl Default for Options {
             reserve: 0,
             compute_last_token: true,
             remap_duplicates: false,
+            keep_duplicates: false,
             partial_hits: false,
         }
     }
@@ -124,6 +127,7 @@ table::keys! {
     "cache.weight_version" => "weight_version", fingerprint;
     "cache.event_log" => "event_log", event_log;
     "cache.remap_duplicates" => "remap_duplicates", remap_duplicates;
+    "cache.keep_duplicates" => "keep_duplicates", keep_duplicates;
     "cache.partial_hits" => "partial_hits", partial_hits;
     "pressure.low" => "low", watermarks.low;
     "pressure.high" => "high", watermarks.high;
@@ -169,6 +173,7 @@ impl Options {
             let before = faults.len();
             groups::check(&self.groups, self.block_size, &mut faults);
             if faults.len() == before {
+                self.check_copies(&mut faults);
                 self.check_index(&mut faults);
             }
         }
@@ -205,6 +210,18 @@ impl Options {
             if !holds {
                 faults.push(Fault::new(what, &value, limit));
             }
+        }
+    }
+
+    /// Whether copies may stay, and what would do away with them.
+    fn check_copies(&self, faults: &mut Vec<Fault>) {
+        let against = [
+            (self.index == IndexKind::Radix, "needs index = \"hash\""),
+            (self.remap_duplicates, "not with remap_duplicates, which keeps one of two"),
+            (self.partial_hits, "not with partial_hits, which follow a chain of blocks"),
+        ];
+        for (_, limit) in against.into_iter().filter(|&(is, _)| self.keep_duplicates && is) {
+            faults.push(Fault::new("keep_duplicates", &true, limit.into()));
         }
     }
 

@@ -95,6 +95,8 @@ pub struct Sequence {
     pub encoder_tokens: u32,
     /// Whether the publication of that input's blocks is settled.
     pub encoder_published: bool,
+    /// Tokens that windows were told are computed, where they are committed ahead.
+    pub passed: u32,
     /// Whether a reset of its adapter, salt or session has applied to it: what it has must be forgotten.
     pub disowned: bool,
     /// The end of what a load brings: computed elsewhere, over another copy of that input.
@@ -247,6 +249,7 @@ impl Sequence {
         (self.brought, self.prompt) = (0, 0);
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
+        self.passed = 0;
         (self.private, self.known, self.unknown) = (false, 0, 0);
         (self.max_seq_len, self.chunk) = (0, 0);
         (self.full_sequence_must_fit, self.disowned) = (false, false);

@@ -53,14 +53,14 @@ MUTANTS = (
     Mutant(
         "dropped-told-as-freed",
         "manager/commit/mod.rs",
-        "            done.freed = self.leave_windows(seq)?;\n",
+        "            done.freed = self.leave_windows(seq, upto)?;\n",
         "            let gaps = |m: &Self| {\n"
         '                let tables = &m.sequences.get(seq).expect("it was found").tables;\n'
         "                let entries = tables.iter().flatten();\n"
         "                entries.filter(|&&b| b == crate::pool::NIL).count() as u32\n"
         "            };\n"
         "            let before = gaps(self);\n"
-        "            self.leave_windows(seq)?;\n"
+        "            self.leave_windows(seq, upto)?;\n"
         "            done.freed = gaps(self) - before;\n",
         "what others still hold is told as room",
         ("CB-B5",),

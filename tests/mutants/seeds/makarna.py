@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "second-copy-stays",
         "store/owners.rs",
-        "        if !self.pool.may_be_copy(block) {\n",
+        "        if self.keeps_copies || !self.pool.may_be_copy(block) {\n",
         "        if !self.pool.may_be_copy(block) || self.pool.depth(block) < u32::MAX {\n",
         "each request that computes a block again leaves one more copy of it",
         ("MK-B15",),

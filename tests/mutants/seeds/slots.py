@@ -60,10 +60,13 @@ MUTANTS = (
     Mutant(
         "older-copy-forgotten",
         "index/hash.rs",
-        "                let copies = self.copies.entry(key).or_default();\n"
-        "                copies.extend([first, block]);\n"
+        "                let copies = self.copies.entry(key).or_insert_with(|| vec![first]);\n"
+        "                copies.push(block);\n"
+        "                if !self.by_age {\n"
+        "                    copies.sort_unstable();\n"
+        "                }\n"
         "                self.more += 1;\n"
-        "                *entry.get_mut() = first.min(block);\n",
+        "                *entry.get_mut() = copies[0];\n",
         "                *entry.get_mut() = block;\n",
         "with the second copy of a block, the first is lost as well",
         ("SA-B7",),

@@ -30,8 +30,12 @@ MANAGER_TABLE = Path(__file__).parent / "manager" / "releases.json"
 
 MANAGER_POINTS: Mapping[str, tuple[str, ...]] = {
     "v1/core/kv_cache_manager.py": ("KVCacheManager", "KVCacheBlocks"),
-    "v1/core/kv_cache_coordinator.py": ("UnitaryKVCacheCoordinator",),
-    "v1/core/single_type_kv_cache_manager.py": ("SingleTypeKVCacheManager", "FullAttentionManager"),
+    "v1/core/kv_cache_coordinator.py": (
+        *("KVCacheCoordinator", "UnitaryKVCacheCoordinator", "HybridKVCacheCoordinator"),
+    ),
+    "v1/core/single_type_kv_cache_manager.py": (
+        *("SingleTypeKVCacheManager", "FullAttentionManager", "SlidingWindowManager"),
+    ),
     "v1/core/block_pool.py": ("BlockPool",),
     "v1/core/sched/scheduler.py": ("Scheduler",),
     "v1/request.py": ("Request",),

@@ -1,9 +1,9 @@
 """``python -m kvframe_vllm.suite SOURCE``: vLLM's own tests, on its own order and on a policy's.
 
 SOURCE is vLLM's source distribution, unpacked, of the version that is installed; its tests are not
-in the wheel. They need pytest, pytest-timeout and pytest-asyncio. Under a policy, every pool with
-prefix caching is ruled by it as soon as it is made, and a queue that fails fails the test. The
-outcome of each file is entered into ``results/suite.json`` of the folder it is called in, which
+in the wheel. They need pytest, pytest-timeout and pytest-asyncio. What stands in vLLM's place there
+is in `kvframe_vllm.suite_faces`; a test in which that fails, fails. The outcome of each file is
+entered into ``results/suite.json`` of the folder it is called in, which
 `kvframe_vllm.compatibility` shows.
 """
 
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kvframe_vllm.suite_faces import FACE, MET, POLICY
+
 RECORD = Path("results") / "suite.json"
-VARIABLE = "KVFRAME_SUITE_POLICY"
-FILES = (
+_FILES = (
     "core/test_prefix_caching.py",
     "core/test_scheduler.py",
     "core/test_async_scheduler.py",
@@ -48,12 +49,23 @@ FILES = (
     "kv_connector/unit/test_simple_cpu_offload_connector.py",
     "kv_connector/unit/offloading_connector",
 )
-"""Below ``tests/v1``: prefix caching, scheduler, managers, events, offloading."""
+FILES: Mapping[str, tuple[str, ...]] = {
+    "pool": _FILES,
+    "manager": _FILES,
+    "offload": ("kv_offload",),
+}
+"""Below ``tests/v1``, by face: prefix caching, scheduler, managers, events, offloading."""
 
 MODEL = "facebook--opt-125m"
 """The model that most tests name; they want its configuration, and load no weights."""
 
 REASONS = {
+    "'Pool' object has no attribute": "read the queue, index or events of vLLM's own pool",
+    "'NoneType' object is not iterable": "set a connector for auxiliary outputs after the start",
+    "prompt = None": "hand in a request without its hashes",
+    "assert None is not None": "read the hashes of vLLM's own block objects",
+    "req_to_blocks": "read the tables of vLLM's own managers",
+    "BlockIds(blocks=": "name ids of empty blocks, which kvframe takes in another order",
     "fake_free_list": "walk the links of vLLM's own free queue",
     "Invalid repository ID or local directory": "want a model's files from a hub",
     "LocalEntryNotFoundError": "want a model's files from a hub",
@@ -64,6 +76,14 @@ REASONS = {
     "Timeout": "take more than the limit of seconds",
 }
 """Why a test cannot pass: by what its failure shows."""
+
+HEADS = {
+    "pool": "The policy in vLLM's pool",
+    "manager": "kvframe's manager",
+    "offload": "The CPU tier",
+}
+
+MISSING = ("", "not run", 0)
 
 TEST_SECONDS = 60
 
@@ -76,7 +96,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.suite", description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("--policy", default="lru")
-    parser.add_argument("--files", nargs="+", default=FILES, help="below tests/v1")
+    parser.add_argument("--face", default="pool", choices=FILES)
+    parser.add_argument("--files", nargs="+", help="below tests/v1; those of the face")
     parser.add_argument(
         "--reports", type=Path, help="folder of pytest's reports; those in it are not made again"
     )
@@ -84,46 +105,53 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         reports = asked.reports or Path(folder)
         reports.mkdir(exist_ok=True)
-        for file in asked.files:
-            row = compared(asked.source, file, asked.policy, reports)
+        for file in asked.files or FILES[asked.face]:
+            row = compared(asked.source, file, asked.policy, asked.face, reports)
             enter(row)
             print(
-                f"{file}: {row['passed']} of the {row['stock']} that pass with stock; "
-                f"{len(row['not with stock'])} do not",
+                f"{file}: {row['passed']} of the {row['stock']} that pass with stock, of which "
+                f"{row['met']} meet kvframe; {len(row['not with stock'])} do not",
                 flush=True,
             )
             for name, why in row["failed"].items():
                 print(f"  {name}: {why}")
 
 
-def compared(source: Path, file: str, policy: str, reports: Path) -> dict[str, Any]:
+def compared(source: Path, file: str, policy: str, face: str, reports: Path) -> dict[str, Any]:
     """A file's tests under both orders."""
-    stock = outcomes(source, file, "", reports)
-    ours = outcomes(source, file, policy, reports)
-    passed = {name for name, (how, _) in stock.items() if how == "passed"}
-    failed = sorted(name for name in passed if ours.get(name, ("", ""))[0] != "passed")
+    stock = outcomes(source, file, ("", face), reports)
+    ours = outcomes(source, file, (policy, face), reports)
+    passed = {name for name, (how, _, _) in stock.items() if how == "passed"}
+    failed = sorted(name for name in passed if ours.get(name, MISSING)[0] != "passed")
     others = sorted(stock.keys() - passed)
     return {
+        "face": face,
         "file": file,
         "policy": policy,
         "vllm": importlib.metadata.version("vllm"),
         "date": datetime.date.today().isoformat(),
         "stock": len(passed),
         "passed": len(passed) - len(failed),
-        "failed": {name: reason(ours.get(name, ("", "not run"))[1]) for name in failed},
+        "met": sum(ours.get(name, MISSING)[2] > 0 for name in passed),
+        "failed": {name: reason(ours.get(name, MISSING)[1]) for name in failed},
         "not with stock": {name: reason(stock[name][1]) for name in others},
     }
 
 
 def enter(row: dict[str, Any]) -> None:
-    """Put a row into the record, in place of what it had of that file and policy."""
+    """Put a row into the record, in place of what it had of that face, file and policy."""
     rows = json.loads(RECORD.read_text()) if RECORD.is_file() else []
-    same = ("file", "policy")
+    same = ("face", "file", "policy")
     rows = [one for one in rows if any(one[key] != row[key] for key in same)]
-    known = {file: at for at, file in enumerate(FILES)}
-    rows = sorted([*rows, row], key=lambda one: known.get(one["file"], len(known)))
+    faces = list(FILES)
+    known = {(face, file): at for face in faces for at, file in enumerate(FILES[face])}
+
+    def place(one: dict[str, Any]) -> tuple[int, int]:
+        return faces.index(one["face"]), known.get((one["face"], one["file"]), len(known))
+
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(sorted([*rows, row], key=place), indent=1)
+    RECORD.write_text(text + "\n", encoding="utf-8")
 
 
 def reason(failure: str) -> str:
@@ -135,12 +163,15 @@ def reason(failure: str) -> str:
     return lines[0][1:].strip() if lines else " ".join(failure.split())[:200]
 
 
-def outcomes(source: Path, file: str, policy: str, reports: Path) -> dict[str, tuple[str, str]]:
-    """How each test of a file ended, and what it says if it failed."""
+def outcomes(
+    source: Path, file: str, under: tuple[str, str], reports: Path
+) -> dict[str, tuple[str, str, int]]:
+    """How each test of a file ended, what it says if it failed, how often it met kvframe."""
+    policy, face = under
     name = file.removesuffix(".py").replace("/", "_")
-    report = reports.resolve() / f"{policy or 'stock'}.{name}.xml"
+    report = reports.resolve() / f"{f'{face}.{policy}' if policy else 'stock'}.{name}.xml"
     if not report.is_file():
-        served(source.resolve(), file, policy, report)
+        served(source.resolve(), file, under, report)
     if not report.is_file():
         return {}
     return {
@@ -149,20 +180,20 @@ def outcomes(source: Path, file: str, policy: str, reports: Path) -> dict[str, t
     }
 
 
-def served(source: Path, file: str, policy: str, report: Path) -> None:
+def served(source: Path, file: str, under: tuple[str, str], report: Path) -> None:
     """Run the tests of a file, and have pytest write its report."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [
-                *(sys.executable, "-m", "pytest", "-q", "-p", "kvframe_vllm.suite"),
+                *(sys.executable, "-m", "pytest", "-q", "-p", "kvframe_vllm.suite_faces"),
                 *("-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}", f"--junitxml={report}"),
                 "--continue-on-collection-errors",
                 *("--confcutdir", str(source / "tests" / "v1"), f"tests/v1/{file}"),
             ],
             cwd=source,
             env=os.environ
+            | dict(zip((POLICY, FACE), under, strict=True))
             | {
-                VARIABLE: policy,
                 "HF_HOME": hub(Path(folder)),
                 "HF_HUB_OFFLINE": "1",
                 "VLLM_LOGGING_LEVEL": "ERROR",
@@ -173,12 +204,14 @@ def served(source: Path, file: str, policy: str, report: Path) -> None:
         )
 
 
-def ended(case: ET.Element) -> tuple[str, str]:
-    """How a test ended, and its report."""
+def ended(case: ET.Element) -> tuple[str, str, int]:
+    """How a test ended, its report, and how often it met kvframe."""
+    told = case.find(f"properties/property[@name='{MET}']")
+    met = 0 if told is None else int(told.get("value", 0))
     for part in case:
         if part.tag in ("failure", "error", "skipped"):
-            return part.tag, part.text or part.get("message") or ""
-    return "passed", ""
+            return part.tag, part.text or part.get("message") or "", met
+    return "passed", "", met
 
 
 def hub(folder: Path) -> str:
@@ -194,20 +227,25 @@ def hub(folder: Path) -> str:
 
 
 def rows_of(rows: Iterable[dict[str, Any]]) -> str:
-    """The record as a table, and each test that does not pass with its reason."""
+    """The record as a table a face, and each test that does not pass with its reason."""
     text = ""
-    for policy in sorted({row["policy"] for row in rows}):
-        of = [row for row in rows if row["policy"] == policy]
-        total = [sum(row[key] for row in of) for key in ("passed", "stock")]
-        text += f"| file | pass with stock | of them under {policy} | not with stock here |\n"
-        text += "| --- | --- | --- | --- |\n"
+    for face, policy in sorted({(row["face"], row["policy"]) for row in rows}, reverse=True):
+        of = [row for row in rows if (row["face"], row["policy"]) == (face, policy)]
+        total = [sum(row.get(key, 0) for row in of) for key in ("stock", "passed", "met")]
+        text += f"### {HEADS[face]}\n\n"
+        text += f"| file | pass with stock | of them under {policy} | meet kvframe there |"
+        text += " not with stock here |\n| --- | --- | --- | --- | --- |\n"
         for row in of:
             others = len(row["not with stock"])
-            text += f"| {row['file']} | {row['stock']} | {row['passed']} | {others} |\n"
-        text += f"| all | {total[1]} | {total[0]} | |\n"
-        for what, key in ((f"Not under {policy}", "failed"), ("Not with stock", "not with stock")):
-            text += listed(what, [pair for row in of for pair in row[key].items()])
-    return text
+            cells = [row["file"], row["stock"], row["passed"], row.get("met", ""), others]
+            text += "".join(f"| {cell} " for cell in cells) + "|\n"
+        text += f"| all | {total[0]} | {total[1]} | {total[2] or ''} | |\n"
+        text += listed(
+            f"Not under {policy}", [pair for row in of for pair in row["failed"].items()]
+        )
+        text += "\n"
+    unique = {name: why for row in rows for name, why in row["not with stock"].items()}
+    return text.rstrip("\n") + "\n" + listed("Not with stock", list(unique.items()))
 
 
 def listed(what: str, failures: list[tuple[str, str]]) -> str:
@@ -221,36 +259,6 @@ def listed(what: str, failures: list[tuple[str, str]]) -> str:
         more = f" and {len(unique) - SHOWN} others" if len(unique) > SHOWN else ""
         text += f"- {len(names)} {why}: `{'`, `'.join(unique[:SHOWN])}`{more}\n"
     return text
-
-
-def pytest_configure() -> None:
-    """As a plugin of pytest: rule every pool that a test makes."""
-    import torch
-    import vllm.platforms
-    from vllm.platforms.cpu import CpuPlatform
-
-    if vllm.platforms.current_platform.is_unspecified() or not torch.cuda.is_available():
-        vllm.platforms._current_platform = CpuPlatform()
-    if not (policy := os.environ.get(VARIABLE)):
-        return
-    from vllm.v1.core.block_pool import BlockPool
-
-    from kvframe_vllm import install
-    from kvframe_vllm.choice import resolved
-
-    stock = BlockPool.__init__
-
-    def init(pool: Any, *args: Any, **kwargs: Any) -> None:
-        stock(pool, *args, **kwargs)
-        if type(pool) is BlockPool and pool.enable_caching:
-            install.put_in(pool, resolved(policy))
-
-    def raised(pool: Any, error: Exception) -> Any:
-        raise error
-
-    BlockPool.__init__ = init
-    # A server would go on with vLLM's own queue; a test that did so would show nothing.
-    install.give_up = raised
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 //! The hash index: keys live in the pool's columns, the table holds ids alone.
 
-use std::collections::BTreeSet;
-
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 
@@ -12,13 +10,15 @@ use crate::pool::{BlockId, Pool, State};
 /// Findable blocks by key. A key may have several copies.
 #[derive(Debug)]
 pub struct HashIndex {
-    /// One block for each key: the lowest id, if the key has several copies.
+    /// One block for each key: the first of its copies, if the key has several.
     table: HashTable<BlockId>,
     /// All copies of the keys that have several. They are kept outside the table, because entries with equal
     /// keys collide there.
-    copies: HashMap<Key, BTreeSet<BlockId>>,
+    copies: HashMap<Key, Vec<BlockId>>,
+    /// Whether copies stand in the order in which they came, and not in that of their ids.
+    by_age: bool,
     /// Copies that are not in the table.
-    more: usize,
+    more: u32,
     verify: Option<Witness>,
     /// Changes for an index outside the core, if there is one.
     mirror: Option<Mirror>,
@@ -62,7 +62,14 @@ impl HashIndex {
             tokens: Vec::new(),
         });
         let table = HashTable::with_capacity(capacity.min(1 << 20) as usize);
-        Self { table, copies: HashMap::new(), more: 0, verify, mirror: None }
+        Self { table, copies: HashMap::new(), by_age: false, more: 0, verify, mirror: None }
+    }
+
+    /// Of several copies, finds the oldest, and not that with the lowest id.
+    #[must_use]
+    pub fn by_age(mut self, yes: bool) -> Self {
+        self.by_age = yes;
+        self
     }
 
     /// Whether lookups should bring a [`Proof`].
@@ -129,10 +136,13 @@ impl HashIndex {
                 {
                     return KeyMatch::Collision;
                 }
-                let copies = self.copies.entry(key).or_default();
-                copies.extend([first, block]);
+                let copies = self.copies.entry(key).or_insert_with(|| vec![first]);
+                copies.push(block);
+                if !self.by_age {
+                    copies.sort_unstable();
+                }
                 self.more += 1;
-                *entry.get_mut() = first.min(block);
+                *entry.get_mut() = copies[0];
                 KeyMatch::Block(first)
             }
         };
@@ -165,9 +175,8 @@ impl HashIndex {
     #[cold]
     fn remove_copy(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
         let Some(copies) = self.copies.get_mut(&key) else { return false };
-        if !copies.remove(&block) {
-            return false;
-        }
+        let Some(at) = copies.iter().position(|&copy| copy == block) else { return false };
+        copies.remove(at);
         self.more -= 1;
         if let Some(&first) = copies.first()
             && let Some(entry) = self.table.find_mut(key.mixed(), |&b| pool.key(b) == key)
@@ -199,7 +208,7 @@ impl HashIndex {
         }
     }
 
-    /// Another findable block under `block`'s key, the lowest id of several.
+    /// Another findable block under `block`'s key, the first of several.
     pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
         let copies = self.copies.get(&pool.key(block))?;
         copies.iter().copied().find(|&b| b != block)
@@ -207,7 +216,7 @@ impl HashIndex {
 
     /// Findable blocks.
     pub fn len(&self) -> usize {
-        self.table.len() + self.more
+        self.table.len() + self.more as usize
     }
 
     /// Whether nothing is findable.
@@ -217,11 +226,7 @@ impl HashIndex {
 
     /// Every findable block, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        let first = |set: &BTreeSet<BlockId>| set.first().copied();
-        let more = self.copies.values().flat_map(move |set| {
-            let lowest = first(set);
-            set.iter().copied().filter(move |&b| Some(b) != lowest)
-        });
+        let more = self.copies.values().flat_map(|copies| copies[1..].iter().copied());
         self.table.iter().copied().chain(more)
     }
 }

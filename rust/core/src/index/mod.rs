@@ -61,9 +61,12 @@ pub enum Index {
 impl Index {
     /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
     pub fn new(options: &Options, span: u32) -> Self {
-        let &Options { block_size, blocks, index, partial_hits, .. } = options;
+        let &Options { block_size, blocks, index, partial_hits, keep_duplicates, .. } = options;
         match index {
-            IndexKind::Hash => Self::Hash(HashIndex::new(options.chain_hash(), span, blocks)),
+            IndexKind::Hash => {
+                let hash = HashIndex::new(options.chain_hash(), span, blocks);
+                Self::Hash(hash.by_age(keep_duplicates))
+            }
             IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, partial_hits))),
         }
     }

@@ -53,6 +53,8 @@ pub(crate) struct Store {
     sessions: Sessions,
     /// Whether sessions are told apart.
     by_session: bool,
+    /// Whether a superfluous copy stays.
+    keeps_copies: bool,
     /// Keys that were findable lately.
     ghosts: RecentKeys,
     /// How long blocks live.
@@ -84,6 +86,7 @@ impl Store {
             retention: RetentionState::new(options.sessions),
             sessions: Sessions::default(),
             by_session: options.sessions,
+            keeps_copies: options.keep_duplicates,
             ghosts: RecentKeys::new(ghosts),
             samples: Samples::new(observe.sample),
             log: Log::new(options.event_log),

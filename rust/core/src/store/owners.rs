@@ -156,7 +156,7 @@ impl Store {
 
     /// The copy that makes `block` superfluous, which nothing follows: findable under the same key.
     fn copy_of(&mut self, block: BlockId) -> Option<BlockId> {
-        if !self.pool.may_be_copy(block) {
+        if self.keeps_copies || !self.pool.may_be_copy(block) {
             return None;
         }
         let copy = self.index.other_copy(&self.pool, block);

@@ -77,7 +77,7 @@ pub fn options(dice: &mut Dice) -> Options {
     let plain = Layout::new(&groups, size).expect("sound").check_plain().is_ok();
     let remaps = plain && !radix && dice.one_in(3);
     let index = if radix { IndexKind::Radix } else { IndexKind::Hash };
-    Options {
+    let mut made = Options {
         blocks,
         block_size: size,
         groups,
@@ -91,7 +91,10 @@ pub fn options(dice: &mut Dice) -> Options {
         remap_duplicates: remaps,
         reserve: if dice.one_in(4) { dice.between(0, blocks / 4) } else { 0 },
         ..Options::default()
-    }
+    };
+    let copies_may_stay = !radix && !remaps && !made.partial_hits;
+    made.keep_duplicates = copies_may_stay && dice.one_in(3);
+    made
 }
 
 /// Every policy there is; the last lives outside the core and is asked for victims.

@@ -1,4 +1,4 @@
-"""kvframe's manager in the place of vLLM's, for models with full attention. Experimental.
+"""kvframe's manager in the place of vLLM's, for full attention and sliding windows. Experimental.
 
 In ``--scheduler-cls kvframe_vllm.manager.KvframeManagerScheduler`` the whole block manager of the
 scheduler is kvframe's: it knows which block follows which, so that policies by parents and turns,
@@ -11,6 +11,7 @@ The policy is named as for the pool alone (`kvframe_vllm.choice`); of a ``.toml`
 | `scheduler` | the way in |
 | `fit` | whether the model, the settings and the release are served |
 | `whole` | what vLLM's scheduler calls |
+| `windows` | layer groups, and when blocks leave a sliding window |
 | `requests` | a request of vLLM as kvframe takes it |
 | `results` | blocks as vLLM's scheduler gets them |
 | `events` | kvframe's log as vLLM's KV events |

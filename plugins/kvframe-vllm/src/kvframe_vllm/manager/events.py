@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved
-from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys, maybe_convert_block_hash
 
 from kvframe.errors import KVFrameError
 from kvframe.events import EventKind
@@ -28,9 +28,13 @@ class Events:
 
     def __init__(self, manager: WholeManager) -> None:
         self._log, self._pool = manager.kv.log, manager.stock.block_pool
+        self._groups = len(manager.stock.coordinator.single_type_managers)
+        # Since 0.33 events may name tokens behind a block.
+        looks_ahead = hasattr(self._pool, "num_hash_lookahead_tokens")
+        self._ahead = {"lookahead_token_ids": None} if looks_ahead else {}
         self._requests: dict[int, Any] = {}
-        # The hash under which each block is findable.
-        self._names: dict[int, Any] = {}
+        # The hash under which each block is findable, and its group.
+        self._names: dict[int, tuple[Any, int]] = {}
 
     def begun(self, seq: int, request: Any) -> None:
         """A sequence computes that request."""
@@ -40,13 +44,18 @@ class Events:
         """A request found so many blocks; told only where it asks for that."""
         if getattr(request, "kv_cache_report_mode", "incremental") == "full":
             self.gather()
-            self._pool.emit_cached_block_events(request, blocks, self._pool.hash_block_size, 0)
+            for group in range(self._groups):
+                told = request, blocks, self._pool.hash_block_size, group
+                self._pool.emit_cached_block_events(*told)
 
     def gather(self) -> None:
         """What happened since the last call."""
         stored: list[Event] = []
         for event in self._log.take().of_kinds(_READ):
             if event.kind is EventKind.STORE:
+                if stored and stored[0].group != event.group:
+                    self._tell(stored)
+                    stored = []
                 stored.append(event)
                 continue
             self._tell(stored)
@@ -54,26 +63,27 @@ class Events:
             if event.kind is EventKind.FINISH:
                 self._requests.pop(event.seq, None)
             elif event.block in self._names:
-                self._removed(self._names.pop(event.block))
+                self._removed(*self._names.pop(event.block))
         self._tell(stored)
 
-    def _removed(self, name: Any) -> None:
+    def _removed(self, name: Any, group: int) -> None:
         hashes = [maybe_convert_block_hash(name)]
-        told = BlockRemoved(block_hashes=hashes, medium=self._pool.medium, group_idx=0)
+        told = BlockRemoved(block_hashes=hashes, medium=self._pool.medium, group_idx=group)
         self._pool.kv_event_queue.append(told)
 
     def _tell(self, stored: Sequence[Event]) -> None:
-        """One commit of a sequence: blocks that follow each other, but for those left out."""
+        """One commit of a sequence in one group: blocks in a row, but for those left out."""
         if not stored:
             return
         pool, request = self._pool, self._requests[stored[0].seq]
         size, places = pool.hash_block_size, [event.other for event in stored]
         extra, item = [], 0
         for at in places:
-            keys, item = pool._generate_event_extra_keys(request, at * size, (at + 1) * size, item)
+            keys, item = generate_block_hash_extra_keys(request, at * size, (at + 1) * size, item)
             extra.append(keys)
+        group = stored[0].group
         for event in stored:
-            self._names[event.block] = request.block_hashes[event.other]
+            self._names[event.block] = request.block_hashes[event.other], group
         first, end = places[0], places[-1] + 1
         before = maybe_convert_block_hash(request.block_hashes[first - 1]) if first else None
         pool.kv_event_queue.append(
@@ -84,9 +94,9 @@ class Events:
                 start_token_idx=first * size,
                 end_token_idx=end * size,
                 block_size=size,
-                kv_cache_group_id=0,
+                kv_cache_group_id=group,
                 extra_keys_list=extra,
-                lookahead_token_ids=None,
+                **self._ahead,
             )
         )
 
@@ -102,5 +112,5 @@ class Events:
         with contextlib.suppress(KVFrameError):
             self.gather()
         for block in self._names.keys() - {block for table in kept for block in table}:
-            self._removed(self._names[block])
+            self._removed(*self._names[block])
         self._names.clear()

@@ -28,22 +28,22 @@ def hand_over(manager: WholeManager, error: Exception) -> KVCacheManager:
         manager.scheduler.kv_cache_manager = manager.stock
         manager.stock.prefix_cache_stats = manager.prefix_cache_stats
         manager.lost_events()
-        [group] = manager.stock.coordinator.single_type_managers
-        for name, held in manager.held.items():
-            group.req_to_blocks[name] = _own(manager.stock.block_pool, held)
-            group.num_cached_block[name] = held.cached
-        for held in manager.block_pool.deferred.values():
-            _own(manager.stock.block_pool, held)
+        for at, group in enumerate(manager.stock.coordinator.single_type_managers):
+            for name, held in manager.held.items():
+                group.req_to_blocks[name] = _own(manager.stock.block_pool, held, at)
+                group.num_cached_block[name] = held.cached
+            for held in manager.block_pool.deferred.values():
+                _own(manager.stock.block_pool, held, at)
     return manager.stock
 
 
-def _own(pool: Any, held: Held) -> list[Any]:
+def _own(pool: Any, held: Held, group: int) -> list[Any]:
     """The blocks of a request, with one owner more each, found by the keys that they have."""
-    table = [pool.blocks[block] for block in held.ids]
+    table = [pool.blocks[block] for block in held.tables[group]]
     pool.touch(table)
     for at, block in enumerate(table[: held.cached]):
-        key = make_block_hash_with_group_id(held.request.block_hashes[at], 0)
-        if block.block_hash is None:
+        key = make_block_hash_with_group_id(held.request.block_hashes[at], group)
+        if block.block_hash is None and not block.is_null:
             tokens = (at + 1) * pool.hash_block_size
             pool._insert_block_hash(key, block, num_tokens=tokens)
     return table

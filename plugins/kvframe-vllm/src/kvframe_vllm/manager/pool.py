@@ -18,7 +18,7 @@ class Pool:
 
     Attributes:
         blocks: vLLM's objects, by id: they say no more than their id here.
-        deferred: What ended while a step may still write there, by the last block of its table,
+        deferred: What ended while a step may still write there, by the last block of its one table,
             which no other table ends with.
     """
 
@@ -47,8 +47,9 @@ class Pool:
 
     def defer(self, held: Held) -> list[Any]:
         """What ends, as blocks that `free_blocks` gets later."""
-        self.deferred[held.ids[-1]] = held
-        return [self.blocks[block] for block in held.ids]
+        [ids] = held.tables
+        self.deferred[ids[-1]] = held
+        return [self.blocks[block] for block in ids]
 
     def free_blocks(self, ordered_blocks: Iterable[Any]) -> None:
         """The blocks of a table that `defer` gave out, from its end."""

@@ -9,6 +9,7 @@ import msgspec
 
 from kvframe import Request
 from kvframe.retention import Keep, Retention, TokenRange
+from kvframe_vllm.manager.windows import NEVER
 from kvframe_vllm.pool import use_of_request
 
 
@@ -69,19 +70,21 @@ class Held:
     Attributes:
         request: vLLM's.
         seq: kvframe's handle.
-        ids: Its block table.
+        tables: Its block tables, one a group.
         room: Tokens that have slots.
         cached: Blocks at the front that are findable.
         due: The length at which the next one is full.
+        leaves: The computed length at which the next block leaves a window.
         named: Blocks at the front whose keys kvframe has.
     """
 
-    __slots__ = ("cached", "due", "ids", "named", "request", "room", "seq")
+    __slots__ = ("cached", "due", "leaves", "named", "request", "room", "seq", "tables")
 
     def __init__(self, request: Any, seq: int, named: int) -> None:
         self.request, self.seq, self.named = request, seq, named
-        self.ids: list[int] = []
+        self.tables: list[list[int]] = []
         self.room = self.cached = self.due = 0
+        self.leaves = NEVER
 
 
 class _Wishes(msgspec.Struct, frozen=True):

@@ -9,20 +9,21 @@ from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 
 
 class BlockIds(KVCacheBlocks):  # type: ignore[misc]
-    """Blocks of the one group by their ids; vLLM's objects are made for those who look at them.
+    """Blocks by their ids; vLLM's objects are made for those who look at them.
 
     Attributes:
-        ids: In the order of the block table.
+        tables: A list of ids a group, in the order of its block table.
     """
 
-    __slots__ = ("_pool", "ids")
+    __slots__ = ("_pool", "tables")
 
-    def __init__(self, ids: list[int], pool: Any) -> None:
-        self.ids, self._pool = ids, pool
+    def __init__(self, tables: Sequence[list[int]], pool: Any) -> None:
+        self.tables, self._pool = tables, pool
 
     @property
     def blocks(self) -> tuple[Sequence[Any], ...]:
-        return ([*map(self._pool.blocks.__getitem__, self.ids)],)
+        of = self._pool.blocks.__getitem__
+        return tuple([*map(of, ids)] for ids in self.tables)
 
     @overload
     def get_block_ids(
@@ -37,8 +38,9 @@ class BlockIds(KVCacheBlocks):  # type: ignore[misc]
     def get_block_ids(
         self, allow_none: bool = False, *, group_ids: Sequence[int] | None = None
     ) -> tuple[list[int], ...] | None:
-        if allow_none and not self.ids:
+        tables = self.tables
+        if allow_none and not any(tables):
             return None
-        return (
-            (self.ids.copy(),) if group_ids is None else tuple(self.ids.copy() for _ in group_ids)
-        )
+        if group_ids is not None:
+            tables = [tables[at] for at in group_ids]
+        return tuple([ids.copy() for ids in tables])

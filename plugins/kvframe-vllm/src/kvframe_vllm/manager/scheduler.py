@@ -6,8 +6,7 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-from kvframe_vllm import choice
-from kvframe_vllm.install import STOCK
+from kvframe_vllm import choice, install
 from kvframe_vllm.log import logger
 from kvframe_vllm.manager.fit import unfit
 from kvframe_vllm.manager.whole import WholeManager
@@ -25,23 +24,26 @@ def put_in(scheduler: Any) -> bool:
     """Give a scheduler that is complete, and has no request yet, kvframe's manager.
 
     Returns:
-        Whether it has it now. If not, vLLM goes on as it is, and its log says why in one sentence.
+        Whether it has it now. If not, vLLM's log says why in one sentence, and the policy alone is
+        put into vLLM's pool (`kvframe_vllm.install`); where that cannot be, vLLM goes on as it is.
     """
     try:
         text = choice.asked(scheduler.vllm_config)
-        if text == STOCK:
+        if text == install.STOCK:
             return False
         if reason := unfit(scheduler):
-            return _stock(reason)
+            _told(reason)
+            install.install(scheduler.kv_cache_manager.block_pool, text)
+            return False
         manager = WholeManager(scheduler, text)
     except Exception as error:
-        return _stock(f"{type(error).__name__}: {error}")
+        _told(f"{type(error).__name__}: {error}")
+        return False
     scheduler.kv_cache_manager = manager
     told = manager.policy, manager.block_pool.num_gpu_blocks
     logger.info("kvframe manages the GPU prefix cache by %s, %d blocks (experimental)", *told)
     return True
 
 
-def _stock(reason: str) -> bool:
+def _told(reason: str) -> None:
     logger.warning("kvframe does not manage the GPU prefix cache, vLLM does: %s", reason)
-    return False

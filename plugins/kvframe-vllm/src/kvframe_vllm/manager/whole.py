@@ -13,6 +13,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.request import RequestStatus
 
 import kvframe
+from kvframe.config import Resolved
 from kvframe.errors import CapacityError, NeverFitsError
 from kvframe_vllm import choice
 from kvframe_vllm.log import logger
@@ -21,6 +22,7 @@ from kvframe_vllm.manager.handover import hand_over
 from kvframe_vllm.manager.pool import Pool
 from kvframe_vllm.manager.requests import Asked, Held
 from kvframe_vllm.manager.results import BlockIds
+from kvframe_vllm.manager.windows import Windows
 
 _COMES_IN = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
@@ -49,23 +51,34 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         self.__dict__.update(vars(stock))
         self.stock, self.scheduler = stock, scheduler
         self._size = stock.block_pool.hash_block_size
-        resolved = choice.resolved(
-            text,
-            cache={
-                "block_size": self._size,
-                "capacity": stock.block_pool.num_gpu_blocks,
-                "null_block": True,
-                "event_log": stock.enable_kv_cache_events,
-            },
-            # vLLM counts.
-            observe={"statistics": False},
-        )
+        self._windows = Windows(stock.coordinator.single_type_managers, self._size)
+        resolved = self._resolved(text)
         self.policy = resolved.eviction.name
         self.kv = kvframe.KVCacheManager(resolved)
         self.block_pool = Pool(self)
         self.held: dict[str, Held] = {}
+        self._groups = len(stock.coordinator.single_type_managers)
         self._asked: dict[str, Asked] = {}
         self._events = Events(self) if stock.enable_kv_cache_events else None
+
+    def _resolved(self, text: str | None) -> Resolved:
+        pool = self.stock.block_pool
+        cache: dict[str, Any] = {
+            "block_size": self._size,
+            "capacity": pool.num_gpu_blocks,
+            "null_block": True,
+            "event_log": self.stock.enable_kv_cache_events,
+        }
+        # vLLM counts.
+        others: dict[str, Any] = {"observe": {"statistics": False}}
+        resolved = choice.resolved(text, cache=cache, **others)
+        if not self._windows:
+            return resolved
+        # Where windows end hits, much is computed twice: lru keeps both copies, as vLLM does.
+        like_stock = resolved.eviction.name == "lru"
+        cache["keep_duplicates"] = like_stock
+        others["groups"] = self._windows.described(like_stock=like_stock)
+        return choice.resolved(text, cache=cache, **others)
 
     # --- what a step calls ------------------------------------------------------------------------
 
@@ -86,11 +99,12 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
                 return self.empty_kv_cache_blocks, 0, 0
             if self._events is not None:
                 self._events.reused(request, hit.tokens // self._size)
-            return BlockIds(hit.blocks[0].tolist(), self.block_pool), hit.tokens, 0
+            tables = [found.tolist() for found in hit.blocks]
+            return BlockIds(tables, self.block_pool), hit.tokens, 0
         except Exception as error:
             found_by_stock: tuple[KVCacheBlocks, int, int]
-            stock, given = self._give_up(error), (request, max_cache_hit_length)
-            found_by_stock = stock.get_computed_blocks(*given)
+            limit = () if max_cache_hit_length is None else (max_cache_hit_length,)
+            found_by_stock = self._give_up(error).get_computed_blocks(request, *limit)
             return found_by_stock
 
     def _asked_of(self, request: Any) -> Asked:
@@ -118,6 +132,9 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
     ) -> KVCacheBlocks | None:
         held = self.held.get(request.request_id)
         end = request.num_computed_tokens + num_new_tokens
+        if held is not None and request.num_computed_tokens >= held.leaves:
+            self._leave(held, request.num_computed_tokens - request.num_in_flight_tokens)
+            held = self.held.get(request.request_id)
         if (
             held is not None
             and end + num_lookahead_tokens <= held.room
@@ -130,17 +147,14 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             hits = num_new_computed_tokens // self._size
             end += num_new_computed_tokens
             slots = min(end + num_lookahead_tokens, self.max_model_len)
-            if held is None or request.status in _COMES_IN:
-                whole = min(request.num_tokens, self.max_model_len) if full_sequence_must_fit else 0
-                spared = reserved_blocks
-                if has_scheduled_reqs and request.status in _COMES_IN:
-                    spared += self.watermark_blocks
-                has = hits if held is None else len(held.ids)
-                wanted = max(-(-max(slots, whole) // self._size) - has, 0)
-                left = self.block_pool.get_num_free_blocks() - wanted - spared
-                # Of the blocks found, those without an owner are taken from what is available.
-                if left < hits and left < self._unowned(request, new_computed_blocks, hits):
-                    return None
+            comes_in = held is None or request.status in _COMES_IN
+            if comes_in and not self._fits(
+                *(request, slots, hits, new_computed_blocks),
+                whole=full_sequence_must_fit,
+                reserved=reserved_blocks,
+                first=not has_scheduled_reqs,
+            ):
+                return None
             if held is None:
                 return self._admit(request, hits, slots, end)
             return self._grow(held, slots, end)
@@ -152,17 +166,45 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
                 *(num_new_tokens, num_new_computed_tokens, new_computed_blocks),
                 *(num_lookahead_tokens, num_external_computed_tokens, delay_cache_blocks),
                 *(num_encoder_tokens, full_sequence_must_fit, reserved_blocks, has_scheduled_reqs),
-                skip_zeroing_group_ids,
+                # Releases before 0.32 have no such argument.
+                **({"skip_zeroing_group_ids": of} if (of := skip_zeroing_group_ids) else {}),
             )
 
+    def _fits(
+        self,
+        request: Any,
+        slots: int,
+        hits: int,
+        blocks: KVCacheBlocks | None,
+        *,
+        whole: bool,
+        reserved: int,
+        first: bool,
+    ) -> bool:
+        """Whether a request that comes in has room: for its slots beside what is reserved, and for
+        all of it if it must.
+        """
+        held = self.held.get(request.request_id)
+        has = hits if held is None else len(held.tables[0])
+        left = self.block_pool.get_num_free_blocks()
+        if not first and request.status in _COMES_IN:
+            left -= self.watermark_blocks
+        wanted = self._windows.blocks(slots, has) + reserved
+        if whole:
+            tokens = min(request.num_tokens, self.max_model_len)
+            wanted = max(wanted, self._windows.blocks(tokens, has, at_once=True))
+        left -= wanted
+        # Whose blocks they are is asked where that decides.
+        found = hits * len(self.empty_kv_cache_blocks.blocks)
+        return left >= found or (left >= 0 and left >= self._unowned(request, blocks, hits))
+
     def _unowned(self, request: Any, blocks: Any, hits: int) -> int:
-        """How many of the blocks found have no owner."""
-        if not hits:
-            return 0
-        if isinstance(blocks, BlockIds) and len(blocks.ids) == hits:
-            return self.kv.blocks.unowned(blocks.ids)
-        hit = self.kv.lookup(self._asked_of(request).limited(hits * self._size))
-        return self.kv.blocks.unowned(hit.blocks[0])
+        """How many of the blocks found have no owner: they are taken from what is available."""
+        if isinstance(blocks, BlockIds) and len(blocks.tables[0]) == hits:
+            tables = blocks.tables
+        else:
+            tables = self.kv.lookup(self._asked_of(request).limited(hits * self._size)).blocks
+        return sum(self.kv.blocks.unowned(table) for table in tables)
 
     def _admit(self, request: Any, hits: int, slots: int, end: int) -> KVCacheBlocks:
         size, asked = self._size, self._asked_of(request)
@@ -174,12 +216,16 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         del self._asked[request.request_id]
         if self._events is not None:
             self._events.begun(given.seq, request)
-        held.ids = self.kv.block_table(given.seq).tolist()
-        held.cached, held.room = hits, len(held.ids) * size
+        held.tables = [
+            self.kv.block_table(given.seq, group=group).tolist() for group in range(self._groups)
+        ]
+        held.cached, held.room = hits, len(held.tables[0]) * size
+        if self._windows:
+            held.leaves = self._windows.leave(held.tables, hits * size)
         self._grow(held, slots, end)
         if given.cached_tokens != hits * size:
             raise RuntimeError(f"{given.cached_tokens} tokens are cached, {hits} blocks were found")
-        return BlockIds(held.ids[hits:], self.block_pool)
+        return BlockIds([ids[hits:] for ids in held.tables], self.block_pool)
 
     def _grow(self, held: Held, slots: int, end: int) -> KVCacheBlocks:
         size, request = self._size, held.request
@@ -188,14 +234,28 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             full, keys = held.cached, None
         else:
             keys = request.block_hashes[held.named : full]
-        [new] = self.kv.advance(held.seq, -(-slots // size) * size, upto=full * size, keys=keys)
+        until, upto = -(-slots // size) * size, full * size
+        new = self.kv.advance(held.seq, until, upto=upto, keys=keys, computed=0)
         held.named = max(held.named, full)
         held.cached, held.due = full, (full + 1) * size
-        if not new:
+        if not new[0]:
             return self.empty_kv_cache_blocks
-        held.ids += new
-        held.room = len(held.ids) * size
+        for ids, more in zip(held.tables, new, strict=True):
+            ids += more
+        held.room = len(held.tables[0]) * size
         return BlockIds(new, self.block_pool)
+
+    def _leave(self, held: Held, computed: int) -> None:
+        """Blocks leave the windows of a request that is computed so far."""
+        if computed < held.leaves:
+            return
+        try:
+            self.kv.advance(held.seq, 0, computed=computed)
+            held.leaves = self._windows.leave(held.tables, computed)
+        except Exception as error:
+            self._give_up(error).coordinator.remove_skipped_blocks(
+                held.request.request_id, computed
+            )
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
         held = self.held.get(request.request_id)
@@ -219,7 +279,9 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
         held = self.held.get(request_id)
-        return self.empty_kv_cache_blocks if held is None else BlockIds(held.ids, self.block_pool)
+        if held is None:
+            return self.empty_kv_cache_blocks
+        return BlockIds(held.tables, self.block_pool)
 
     def take_events(self) -> list[Any]:
         if self._events is None:
@@ -269,7 +331,11 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         processed_computed_tokens: int,
         num_prompt_tokens: int | None = None,
     ) -> None:
-        pass
+        if (held := self.held.get(request_id)) is not None:
+            self._leave(held, processed_computed_tokens)
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        return [0] * self._groups
 
     def take_new_block_ids(self) -> list[int]:
         return []
@@ -295,7 +361,9 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
     def lost_events(self) -> None:
         """What was cached, and is not found any more but by the requests that have it."""
         if self._events is not None:
-            self._events.lost(held.ids[: held.cached] for held in self.held.values())
+            self._events.lost(
+                table[: held.cached] for held in self.held.values() for table in held.tables
+            )
 
     def _give_up(self, error: Exception) -> KVCacheManager:
         return hand_over(self, error)

@@ -16,32 +16,38 @@ from typing import Any
 from kvframe.errors import KVFrameError
 from kvframe.registry import Registry
 from kvframe_vllm.choice import resolved
-from kvframe_vllm.install import put_in, unfit
+from kvframe_vllm.install import STOCK, put_in, unfit
+from kvframe_vllm.manager.fit import unfit as unfit_manager
+from kvframe_vllm.manager.whole import WholeManager
+from kvframe_vllm.replay import manager as manager_replay
 from kvframe_vllm.replay.check import check_step
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
 
-STOCK = "stock"
+FACES = ("pool", "manager")
+"""The policy in vLLM's pool, and kvframe's whole manager in the place of vLLM's."""
 
 
 def main() -> None:
-    """Run every policy at every size; print a table, and write the record if a file is named."""
+    """Run every policy at every size in every face; print a table, and record it if asked."""
     asked = arguments()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     prompts = Families(requests=asked.requests).prompts()
     policies = [STOCK, *(installed() if asked.policies == "all" else asked.policies.split(","))]
     sizes = [int(size) for size in asked.blocks.split(",")]
-    print(f"{'policy':<16}" + "".join(f"{size:>9}" for size in sizes), flush=True)
+    faces = asked.faces.split(",")
+    print(f"{'policy':<16}" + "".join(f"{size:>9}" for _ in faces for size in sizes), flush=True)
     cells = []
     for policy in policies:
         print(f"{policy:<16}", end="", flush=True)
-        for size in sizes:
-            cell = measure(policy, size, prompts, asked)
-            print(f"{cell.get('hit_rate', '-'):>9}", end="", flush=True)
-            cells.append(cell)
+        for face in faces[: 1 if policy == STOCK else None]:
+            for size in sizes:
+                cell = measure(policy, size, prompts, asked, face)
+                print(f"{cell.get('hit_rate', '-'):>9}", end="", flush=True)
+                cells.append(cell)
         print(f"  {remark(policy, cells)}", flush=True)
-    if asked.json:
-        Path(asked.json).write_text(json.dumps(record(cells), indent=1) + "\n", encoding="utf-8")
+        if asked.json:
+            enter(Path(asked.json), cells)
 
 
 def remark(policy: str, cells: list[dict[str, Any]]) -> str:
@@ -58,6 +64,7 @@ def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay", description=__doc__)
     parser.add_argument("--policies", default="lru,lfu", help="names by comma, or all")
+    parser.add_argument("--faces", default="pool", help=f"by comma: {', '.join(FACES)}")
     parser.add_argument("--blocks", default="300,500,700", help="blocks of the pool, by comma")
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--asynchronous", action="store_true", help="as vLLM serves")
@@ -74,29 +81,28 @@ def installed() -> list[str]:
 
 
 def measure(
-    policy: str, blocks: int, prompts: list[list[int]], asked: argparse.Namespace
+    policy: str, blocks: int, prompts: list[list[int]], asked: argparse.Namespace, face: str
 ) -> dict[str, Any]:
     """One cell of the table."""
     load = Load(blocks=blocks, asynchronous=asked.asynchronous)
     cell: dict[str, Any] = {"policy": policy, "blocks": blocks}
     made = scheduler(load)
-    pool = made.kv_cache_manager.block_pool
     try:
         if policy != STOCK:
-            if reason := unfit(pool):
-                raise SystemExit(f"kvframe cannot rule this pool: {reason}")
-            put_in(pool, resolved(policy))
+            cell["face"] = face
+            rule(made, policy, face)
     except KVFrameError as error:
         return cell | {"error": str(error)}
     for request in requests(prompts, load.block_size):
         made.add_request(request)
 
     def after(done: Any, output: Any) -> None:
-        if asked.check:
+        if asked.check and isinstance(made.kv_cache_manager, WholeManager):
+            manager_replay.check(made, done, output)
+        elif asked.check:
             check_step(made, done, output, load.block_size)
 
     done = run(made, load, after=after)
-    queue = pool.free_block_queue
     tokens = sum(map(len, prompts))
     cell |= {
         "prompt_tokens": tokens,
@@ -106,22 +112,61 @@ def measure(
         "resumed": done.resumed,
         # Equal where every request had the same blocks.
         "tables": hashlib.sha256(repr(sorted(done.tables.items())).encode()).hexdigest()[:16],
+        "checked": asked.check,
     }
-    if policy != STOCK:
-        cell |= {"evictions": queue.core.evictions, "failures": queue.core.failures}
-    return cell
+    return cell if policy == STOCK else cell | counted(made.kv_cache_manager, face)
 
 
-def record(cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """The cells with what they were measured by."""
+def rule(made: Any, policy: str, face: str) -> None:
+    """Put a policy into a scheduler.
+
+    Raises:
+        SystemExit: This scheduler is not served.
+        KVFrameError: The policy cannot be had.
+    """
+    if face == "manager":
+        if reason := unfit_manager(made):
+            raise SystemExit(f"kvframe cannot manage this scheduler: {reason}")
+        made.kv_cache_manager = WholeManager(made, policy)
+        return
+    pool = made.kv_cache_manager.block_pool
+    if reason := unfit(pool):
+        raise SystemExit(f"kvframe cannot rule this pool: {reason}")
+    put_in(pool, resolved(policy))
+
+
+def counted(manager: Any, face: str) -> dict[str, Any]:
+    """What kvframe counted of its decisions."""
+    if face == "manager":
+        assert isinstance(manager, WholeManager), "the manager failed"
+        return {"evictions": manager.kv.stats.counters()["evictions"]}
+    core = manager.block_pool.free_block_queue.core
+    return {"evictions": core.evictions, "failures": core.failures}
+
+
+def enter(file: Path, cells: list[dict[str, Any]]) -> None:
+    """Put cells into a record, in place of what it had of the same policy, face and size."""
+    was = json.loads(file.read_text())["cells"] if file.is_file() else []
+    every = {_of(cell): cell for cell in [*was, *cells]}
+    policies = [STOCK, *sorted({cell["policy"] for cell in every.values()} - {STOCK})]
+
+    def place(cell: dict[str, Any]) -> tuple[int, str, int]:
+        policy, face, blocks = _of(cell)
+        return policies.index(policy), face, blocks
+
     names = ("vllm", "kvframe", "kvframe-vllm", "torch", "numpy")
-    return {
+    record = {
         "date": datetime.date.today().isoformat(),
         "command": " ".join(["python -m kvframe_vllm.replay", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in names},
-        "cells": cells,
+        "cells": sorted(every.values(), key=place),
     }
+    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _of(cell: dict[str, Any]) -> tuple[str, str, int]:
+    return cell["policy"], cell.get("face", FACES[0]), cell["blocks"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """``python -m kvframe_vllm.replay.manager``: is kvframe's manager under lru equal to vLLM's own?
 
-The scenarios of `kvframe_vllm.replay.scenarios` that it serves. Compared are each request's hits,
+The scenarios of `kvframe_vllm.replay.scenarios`. Compared are each request's hits,
 the steps, what was resumed, and every KV event; and block tables as the worker gets them, where
 two blocks count as one if they came to a request at the same time, at the same place, with nothing
 in them: which of several empty blocks is taken first is each manager's own. A block that is found
@@ -26,11 +26,12 @@ from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay.engine import Load, Run, run, scheduler
 from kvframe_vllm.replay.scenarios import BLOCK, SCENARIOS, Outcome, mixed
 
-SERVED = ("synchronous", "asynchronous", "speculative", "deferred frees")
-"""The scenarios with full attention alone."""
+Step = list[tuple[str, int, list[list[int]]]]
+"""What the worker is told of blocks in a step: of whom, how many at the front of each table were
+found, and the tables, one a group.
+"""
 
-Told = list[tuple[str, int, list[int]]]
-"""What the worker was told of blocks, in order: of whom, how many of them were found, their ids."""
+Told = list[Step]
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m kvframe_vllm.replay.manager", description=__doc__
     )
-    parser.add_argument("--scenarios", default=",".join(SERVED), help="names by comma")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="names by comma")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--json", help="file for the record")
     asked = parser.parse_args()
@@ -63,10 +64,17 @@ def compared(load: Load, count: int) -> dict[str, Any]:
     exact, others = same.pop("exact tables"), other_copies(tables, own)
     same["tables"] = others is not None
     return {
+        "blocks": load.blocks,
         "equal": all(same.values()),
         "differ": [name for name, equal in same.items() if not equal],
         "tables equal by id": exact,
-        "found blocks": sum(found for _, found, _ in own),
+        "found blocks": sum(
+            block != 0
+            for step in own
+            for _, found, tables in step
+            for table in tables
+            for block in table[:found]
+        ),
         "of those another copy": others,
         "requests": len(ours.run.hits),
         "steps": ours.run.steps,
@@ -107,7 +115,7 @@ def serve(load: Load, count: int, policy: str | None) -> tuple[Outcome, Told]:
             done.resets += made.reset_prefix_cache(reset_running_requests=True)
 
     def after(run: Run, output: Any) -> None:
-        told.extend(tables_of(output))
+        note(told, run, output)
         if policy is not None:
             check(made, run, output)
 
@@ -119,17 +127,22 @@ def serve(load: Load, count: int, policy: str | None) -> tuple[Outcome, Told]:
     return done, told
 
 
-def tables_of(output: Any) -> Told:
+def note(told: Told, _: Run, output: Any) -> None:
+    """Take in what a step tells the worker of blocks."""
+    told.append(tables_of(output))
+
+
+def tables_of(output: Any) -> Step:
     """What a step tells the worker of blocks."""
     told = [
-        (new.req_id, new.num_computed_tokens // BLOCK, list(new.block_ids[0]))
+        (new.req_id, new.num_computed_tokens // BLOCK, [*map(list, new.block_ids)])
         for new in output.scheduled_new_reqs
     ]
     cached = output.scheduled_cached_reqs
     rows = zip(cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True)
     for name, computed, blocks in rows:
         found = computed // BLOCK if name in cached.resumed_req_ids else 0
-        told += [(name, found, list(blocks[0]))] if blocks else []
+        told += [(name, found, [*map(list, blocks)])] if blocks else []
     return told
 
 
@@ -137,23 +150,30 @@ def other_copies(stock: Told, ours: Told) -> int | None:
     """How many of the found blocks are another copy than stock's; None if the tables differ in more
     than that and in which of several empty blocks was taken.
     """
-    ours_of: dict[int, int] = {}
-    stock_of: dict[int, int] = {}
-
-    def pair(one: int, two: int) -> None:
-        stock_of.pop(ours_of.pop(one, -1), None)
-        ours_of.pop(stock_of.pop(two, -1), None)
-        ours_of[one], stock_of[two] = two, one
-
+    given: tuple[dict[int, Any], dict[int, Any]] = {}, {}
     others = 0
-    for (name, found, theirs), (own_name, own_found, own) in zip(stock, ours, strict=True):
-        if (name, found, len(theirs)) != (own_name, own_found, len(own)):
+    for at, steps in enumerate(zip(stock, ours, strict=True)):
+        if shape(steps[0]) != shape(steps[1]):
             return None
-        for place, (one, two) in enumerate(zip(theirs, own, strict=True)):
-            if place < found:
-                others += ours_of.get(one) != two
-            pair(one, two)
+        # A request may find what another one got in the same step: all that came, first.
+        for step, known in zip(steps, given, strict=True):
+            for of, (_, found, tables) in enumerate(step):
+                for group, table in enumerate(tables):
+                    known |= {
+                        block: (at, of, group, place)
+                        for place, block in enumerate(table)
+                        if place >= found
+                    }
+        for (_, found, theirs), (_, _, own) in zip(*steps, strict=True):
+            for one, two in zip(theirs, own, strict=True):
+                pairs = zip(one[:found], two[:found], strict=True)
+                others += sum(given[0].get(x) != given[1].get(y) for x, y in pairs if x)
     return others
+
+
+def shape(step: Step) -> list[Any]:
+    """A step without the ids of blocks, but for the null block, which stands before a window."""
+    return [(name, found, [[*map(bool, t)] for t in tables]) for name, found, tables in step]
 
 
 def check(made: Any, run: Run, output: Any) -> None:
@@ -165,15 +185,21 @@ def check(made: Any, run: Run, output: Any) -> None:
     manager: WholeManager = made.kv_cache_manager
     contents: dict[int, Any] = {}
     for name in output.num_scheduled_tokens:
-        request, [table] = made.requests[name], manager.get_block_ids(name)
-        assert [table] == run.tables[name], f"request {name}"
+        request, tables = made.requests[name], manager.get_block_ids(name)
         keys = request.block_hashes[: request.num_computed_tokens // BLOCK]
-        for block, key in zip(table, keys, strict=False):
-            assert contents.setdefault(block, key) == key, f"block {block} has two contents"
+        for group, (table, told) in enumerate(zip(tables, run.tables[name], strict=True)):
+            # A block behind a window has become the null block, which the worker is not told.
+            pairs = zip(table, told, strict=True)
+            assert all(block in (0, known) for block, known in pairs), f"request {name}"
+            kept = manager.kv.block_table(manager.held[name].seq, group=group).tolist()
+            assert kept == table, f"request {name}, group {group}"
+            for block, key in zip(table, keys, strict=False):
+                held = contents.setdefault(block, (group, key)) if block else (group, key)
+                assert held == (group, key), f"block {block} has two contents"
     manager.kv.check_integrity()
     pool = manager.block_pool
-    tables = [*manager.held.values(), *pool.deferred.values()]
-    owned = {block for held in tables for block in held.ids}
+    requests = [*manager.held.values(), *pool.deferred.values()]
+    owned = {block for held in requests for table in held.tables for block in table} - {0}
     assert pool.get_num_free_blocks() == pool.num_gpu_blocks - 1 - len(owned)
 
 

@@ -293,6 +293,10 @@ impl Manager {
         block: BlockId,
         found: &[BlockId],
     ) -> bool {
+        // Where copies stay, no block follows another.
+        if self.options.keep_duplicates {
+            return true;
+        }
         let parent = self.pool().parent(block);
         match found.last() {
             None => parent == NIL,
@@ -331,6 +335,9 @@ impl Manager {
     /// If a key has several copies, takes the one that the last found block follows. Otherwise a block
     /// could have an owner while its parent has none, and the parent could not be evicted.
     pub(in crate::manager) fn follow_chain(&self, found: &mut [BlockId]) {
+        if self.options.keep_duplicates {
+            return;
+        }
         for i in (1..found.len()).rev() {
             found[i - 1] = self.pool().parent(found[i]);
         }

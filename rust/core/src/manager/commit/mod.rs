@@ -36,20 +36,54 @@ impl Manager {
     /// Unknown handles; [`Error::CommitPastEnd`]; [`Error::Backwards`].
     #[inline]
     pub fn commit(&mut self, seq: SeqId, upto: u32) -> Result<CommitResult> {
-        let mut done = match self.accept_in_block(seq, upto) {
-            Some(()) => CommitResult::default(),
-            None => self.accept(seq, upto, Kind::Commit)?,
-        };
+        let mut done = self.commit_noted(seq, upto, 0)?;
         if self.layout.gives_up() {
-            done.freed = self.leave_windows(seq)?;
+            done.freed = self.leave_windows(seq, upto)?;
         }
         Ok(done)
+    }
+
+    /// The same for an engine that makes findable what it is about to compute: the step still attends
+    /// to what later ones do without, so windows keep it until [`Manager::computed`].
+    ///
+    /// # Errors
+    /// As [`Manager::commit`].
+    pub fn commit_ahead(&mut self, seq: SeqId, upto: u32) -> Result<CommitResult> {
+        self.commit_noted(seq, upto, 1)
+    }
+
+    #[inline]
+    fn commit_noted(&mut self, seq: SeqId, upto: u32, ahead: u64) -> Result<CommitResult> {
+        match self.accept_in_block(seq, upto, ahead) {
+            Some(()) => Ok(CommitResult::default()),
+            None => self.accept(seq, upto, (Kind::Commit, ahead)),
+        }
+    }
+
+    /// The first `upto` tokens of `seq` are computed, and were committed ahead as far as that goes: blocks
+    /// that left a window by then are given up. Returns how many of them have no other owner.
+    ///
+    /// # Errors
+    /// Unknown handles; [`Error::CommitPastEnd`] behind what has slots.
+    pub fn computed(&mut self, seq: SeqId, upto: u32) -> Result<u32> {
+        let sequence = self.sequences.get_mut(seq)?;
+        if sequence.len < upto {
+            let limit = u64::from(sequence.len);
+            return Err(Error::CommitPastEnd { asked: u64::from(upto), limit });
+        }
+        if !self.layout.gives_up() {
+            return Ok(0);
+        }
+        sequence.passed = sequence.passed.max(upto);
+        self.store.tick();
+        self.store.note(Kind::Computed, seq, u64::from(upto));
+        self.leave_windows(seq, upto)
     }
 
     /// Commits in the common decode step, in which nothing becomes findable. `None` in every other case, and
     /// for every mistake of the caller.
     #[inline]
-    fn accept_in_block(&mut self, seq: SeqId, upto: u32) -> Option<()> {
+    fn accept_in_block(&mut self, seq: SeqId, upto: u32, ahead: u64) -> Option<()> {
         let (size, sequence) = (self.options.block_size, self.sequences.get_mut(seq).ok()?);
         let settled = sequence.private
             || (self.layout.settles_at_once()
@@ -64,12 +98,17 @@ impl Manager {
         }
         self.store.tick();
         (sequence.committed, sequence.used) = (upto, self.store.now());
-        self.store.note(Kind::Commit, seq, u64::from(upto));
+        self.store.note_two(Kind::Commit, seq, u64::from(upto), ahead);
         Some(())
     }
 
-    /// A commit that leaves windows as they are, noted as `kind`.
-    pub(super) fn accept(&mut self, seq: SeqId, upto: u32, kind: Kind) -> Result<CommitResult> {
+    /// A commit that leaves windows as they are, noted as `kind` with its second value.
+    pub(super) fn accept(
+        &mut self,
+        seq: SeqId,
+        upto: u32,
+        (kind, other): (Kind, u64),
+    ) -> Result<CommitResult> {
         let sequence = self.sequences.get_mut(seq)?;
         if upto > sequence.len {
             let limit = u64::from(sequence.len);
@@ -82,7 +121,7 @@ impl Manager {
         check_filled(upto, sequence.filled())?;
         self.store.tick();
         (sequence.committed, sequence.used) = (upto, self.store.now());
-        self.store.note(kind, seq, u64::from(upto));
+        self.store.note_two(kind, seq, u64::from(upto), other);
         if !self.transfers.tickets().has_loads() {
             let done = self.publish(seq)?;
             self.note_computing(seq);
@@ -238,7 +277,8 @@ impl Manager {
         let table = &sequence.tables[group];
         let reach = &self.layout.groups()[group];
         let block = table[i];
-        let parent = if reach.kind.is_ordered() && i > 0 { table[i - 1] } else { NIL };
+        let ordered = reach.kind.is_ordered() && !self.options.keep_duplicates;
+        let parent = if ordered && i > 0 { table[i - 1] } else { NIL };
         let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
         let key = last.copied().unwrap_or_default().for_group(group);
         let proof = self.proof(wanted, group, i);

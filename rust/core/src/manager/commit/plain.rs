@@ -23,6 +23,7 @@ impl Manager {
         if !own_keys
             || self.store.gate().is_some()
             || self.options.remap_duplicates
+            || self.options.keep_duplicates
             || self.store.is_logging()
         {
             return none;

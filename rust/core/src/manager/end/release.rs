@@ -166,6 +166,7 @@ impl Manager {
         sequence.committed = sequence.committed.min(len);
         sequence.cached = sequence.cached.min(len);
         sequence.published = sequence.published.min(full);
+        sequence.passed = sequence.passed.min(len);
         self.note_computing(seq);
         self.note_promised(seq);
         Ok(())

@@ -20,9 +20,9 @@ pub struct VisibleRange {
 }
 
 impl Manager {
-    /// Gives up the blocks that no future token can attend to, the latest first. Returns how many
-    /// of them have no other owner.
-    pub(in crate::manager) fn leave_windows(&mut self, seq: SeqId) -> Result<u32> {
+    /// Gives up the blocks that no token behind the first `computed` attends to, the latest first. Returns
+    /// how many of them have no other owner.
+    pub(in crate::manager) fn leave_windows(&mut self, seq: SeqId, computed: u32) -> Result<u32> {
         let available = self.pool().available();
         for group in 0..self.layout.groups().len() {
             let reach = self.layout.groups()[group];
@@ -30,7 +30,7 @@ impl Manager {
                 continue;
             }
             let sequence = self.sequences.get_mut(seq)?;
-            let mut gone = reach.gone(reach.computed(sequence.committed, sequence.cached));
+            let mut gone = reach.gone(reach.computed(computed, sequence.cached));
             gone.end = gone.end.min(sequence.tables[group].len());
             if gone.is_empty() {
                 continue;

@@ -206,7 +206,7 @@ impl Manager {
                 }
                 // It may have computed on behind already.
                 let upto = good.min(sequence.len).max(sequence.committed);
-                self.accept(seq, upto, Kind::Land)?;
+                self.accept(seq, upto, (Kind::Land, 0))?;
             }
         }
         Ok(())

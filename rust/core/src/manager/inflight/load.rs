@@ -152,7 +152,7 @@ impl Manager {
                 usage.loaded = blocks * self.options.block_size;
             }
             let upto = upto.max(sequence.committed);
-            self.accept(seq, upto, Kind::Land)?;
+            self.accept(seq, upto, (Kind::Land, 0))?;
         }
         Ok(())
     }

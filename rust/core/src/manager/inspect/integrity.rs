@@ -90,7 +90,7 @@ impl Manager {
                     ));
                 }
                 let reach = &self.layout.groups()[group];
-                let next = reach.computed(s.committed, s.cached);
+                let next = reach.computed(s.committed.max(s.passed), s.cached);
                 let wrong = |&(i, &b): &(u32, &BlockId)| match b {
                     NIL => reach.kind.keeps_all() || reach.keeps(i, next),
                     _ => usize::from(self.pool().group(b)) != group,
