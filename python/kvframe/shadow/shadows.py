@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from kvframe._core import ShadowSet as Core
 from kvframe._core import Trace
@@ -32,6 +32,36 @@ those that may be found, tokens with slots, tokens that are findable, tokens tha
 found, whether it is counted (it does not come back after a preemption), and what policies may know
 of it (`kvframe.flat.Access.row`)."""
 
+Arrived = tuple[int, int, bool, list[bytes], int, int, bool, KnownRow]
+"""A request that came: its number, the first step that may schedule it, whether the engine had no
+other request then, the keys of the full blocks of its prompt, the prompt's tokens, tokens that it
+generates at the most, whether it looks in the cache, and what policies may know of it."""
+
+Generated = tuple[int, list[bytes], int]
+"""How much a request has generated: its number, keys of full blocks that were not told before, and
+tokens."""
+
+
+class Batching(NamedTuple):
+    """How an engine makes up its steps, so that shadows can make up their own.
+
+    Running requests come first, in the order in which they began, then those that wait, in the
+    order in which they came; where there is no room, the last to begin is preempted.
+
+    Attributes:
+        max_num_seqs: Requests that run at once, at most.
+        max_num_batched_tokens: Tokens that a step computes, at most.
+        asynchronous: Whether a step is made up before the tokens of the last one are there.
+        fits_whole: Whether a request begins only where all its tokens would fit.
+        watermark: Share of the blocks that a request which begins beside others leaves free.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    asynchronous: bool = False
+    fits_whole: bool = True
+    watermark: float = 0.0
+
 
 class ShadowSet:
     """Any number of policies and sizes beside the real ones, on a thread of their own.
@@ -55,6 +85,9 @@ class ShadowSet:
             `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
         stride: Follow every such block alone, in pools that are as much smaller: less work, for
             pools of tens of thousands of blocks. Small ones are too coarse then.
+        reserved: Blocks that the engine's pool has beside its capacity, and no request may have.
+        batching: How the engine makes up its steps. Then each shadow makes up its own, and is fed
+            with `advance` in place of `step`.
         backlog: Steps that may wait.
 
     Raises:
@@ -71,6 +104,8 @@ class ShadowSet:
         actual: tuple[str, int] | None = None,
         chained: bool = False,
         stride: int = 1,
+        reserved: int = 0,
+        batching: Batching | None = None,
         backlog: int = BACKLOG,
     ) -> None:
         pairs = [(policy, size) for policy in _texts(policies) for size in _sizes(capacities)]
@@ -86,6 +121,8 @@ class ShadowSet:
             block_size=block_size,
             stride=stride,
             chained=chained,
+            reserved=reserved,
+            batching=batching,
             backlog=backlog,
         )
 
@@ -110,9 +147,39 @@ class ShadowSet:
         """
         self._core.step(ended, grown, preempted, begun)
 
-    def reset(self) -> None:
-        """Forget every cached block: the engine has reset its prefix cache."""
-        self._core.reset()
+    def advance(
+        self,
+        step: int,
+        *,
+        rests: bool = False,
+        arrived: Sequence[Arrived] = (),
+        found: Sequence[tuple[int, int]] = (),
+        running: Sequence[Generated] = (),
+        ended: Sequence[Generated] = (),
+    ) -> None:
+        """What came of the engine's steps since the last call, for shadows that make up their own.
+
+        Args:
+            step: The last of these steps; they are numbered from 1 on.
+            rests: Whether the engine has no requests after it.
+            arrived: Requests that came, in order.
+            found: Requests that began for the first time, and the tokens that the engine has found
+                of each.
+            running: Requests that run. A shadow goes on as far as these are told.
+            ended: Requests that have ended.
+
+        Raises:
+            UsageError: One of these is of another form.
+        """
+        self._core.advance(step, rests, arrived, found, running, ended)
+
+    def reset(self, step: int = 0) -> None:
+        """Forget every cached block: the engine has reset its prefix cache.
+
+        Args:
+            step: The engine's last step before, for shadows that make up their own.
+        """
+        self._core.reset(step)
 
     def run(self, trace: Trace) -> None:
         """The requests of a trace one after the other, as ``kvframe bench run`` serves them."""

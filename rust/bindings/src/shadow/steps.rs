@@ -1,7 +1,7 @@
 //! A step of an engine as Python says it: tuples, with block keys as `bytes` of any length.
 
 use kvframe_core::hash::Key;
-use kvframe_core::shadow::{Begun, Progress, Step};
+use kvframe_core::shadow::{Arrived, Begun, Generated, Progress, Progressed, Step};
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -63,5 +63,45 @@ pub fn step_of(
         grown: grown.into_iter().map(progress).collect(),
         preempted,
         begun: begun.into_iter().map(begin).collect(),
+    }
+}
+
+/// (id, first step, whether the engine had rested, keys, tokens, outputs at the most, whether it looks in the
+/// cache, what is known of it).
+pub type ArrivedTuple = (u64, u64, bool, Keys, u32, u32, bool, KnownTuple);
+
+/// (id, new keys, tokens that are generated).
+pub type GeneratedTuple = (u64, Keys, u32);
+
+fn generated((id, keys, outputs): GeneratedTuple) -> Generated {
+    Generated { id, keys: keys.0, outputs }
+}
+
+/// As the core has it.
+pub fn progressed_of(
+    (step, rests): (u64, bool),
+    arrived: Vec<ArrivedTuple>,
+    found: Vec<(u64, u32)>,
+    running: Vec<GeneratedTuple>,
+    ended: Vec<GeneratedTuple>,
+) -> Progressed {
+    let come =
+        |(id, step, after_rest, keys, tokens, most_outputs, reads, use_): ArrivedTuple| Arrived {
+            id,
+            step,
+            after_rest,
+            keys: keys.0,
+            tokens,
+            most_outputs,
+            reads,
+            meta: known(&use_).meta,
+        };
+    Progressed {
+        step,
+        rests,
+        arrived: arrived.into_iter().map(come).collect(),
+        found,
+        running: running.into_iter().map(generated).collect(),
+        ended: ended.into_iter().map(generated).collect(),
     }
 }

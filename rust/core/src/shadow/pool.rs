@@ -1,6 +1,7 @@
 //! The blocks of one shadow. Only findable blocks have an id. Blocks in use that are not findable are only
 //! counted.
 
+use super::Grain;
 use crate::error::{Error, Result};
 use crate::hash::{HashAlgo, Key};
 use crate::index::{HashIndex, KeyMatch};
@@ -27,27 +28,34 @@ impl Held {
 pub(super) struct ShadowPool {
     tier: TierPolicy,
     index: HashIndex,
-    /// Blocks in use that are not findable.
+    /// Blocks in use that are not findable, those among them that no request may have.
     pending: u32,
+    reserved: u32,
     chained: bool,
     pub evictions: u64,
 }
 
 impl ShadowPool {
-    pub fn new(
-        capacity: u32,
-        block_size: u32,
-        chained: bool,
-        policy: Box<dyn Eviction>,
-    ) -> Result<Self> {
-        let tier = TierPolicy::new(capacity, block_size, policy)?;
+    /// A pool for `capacity` blocks of the engine.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if that is less than a block here; [`Error::PolicyRefused`].
+    pub fn new(capacity: u32, grain: Grain, policy: Box<dyn Eviction>) -> Result<Self> {
+        let nearest = |blocks: u32| (blocks + grain.stride / 2) / grain.stride;
+        let (rows, reserved) = (nearest(capacity), nearest(grain.reserved));
+        if rows == 0 {
+            let limit = format!("must be at least {}", grain.stride.div_ceil(2));
+            return Err(Error::Invalid { what: "capacity", value: capacity.to_string(), limit });
+        }
+        let tier = TierPolicy::new(rows + reserved, grain.tokens(), policy)?;
         // The engine made the keys, so they are not compared with tokens.
-        let index = HashIndex::new(HashAlgo::Sha256, block_size, capacity);
-        Ok(Self { tier, index, pending: 0, chained, evictions: 0 })
+        let index = HashIndex::new(HashAlgo::Sha256, grain.tokens(), rows + reserved);
+        Ok(Self { tier, index, pending: reserved, reserved, chained: grain.chained, evictions: 0 })
     }
 
+    /// Blocks that requests may have.
     pub fn capacity(&self) -> u32 {
-        self.tier.pool().capacity()
+        self.tier.pool().capacity() - self.reserved
     }
 
     /// The longest prefix of `keys` that is cached.
@@ -160,8 +168,9 @@ impl ShadowPool {
     }
 
     /// The pool against its policy and its index.
-    pub fn check_integrity(&self, pending: u32) -> Result<()> {
+    pub fn check_integrity(&self, held: u32) -> Result<()> {
         self.tier.check_integrity()?;
+        let pending = held + self.reserved;
         let pool = self.tier.pool();
         let findable = (0..pool.created()).filter(|&block| pool.is_findable(block)).count();
         if self.pending != pending || self.pending > pool.free() || findable != self.index.len() {

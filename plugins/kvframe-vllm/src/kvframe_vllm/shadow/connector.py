@@ -12,6 +12,7 @@ from kvframe.shadow import ShadowReport, ShadowSet
 from kvframe_vllm.install import install
 from kvframe_vllm.log import logger
 from kvframe_vllm.passive import PassiveConnector
+from kvframe_vllm.shadow.arrivals import Arrivals, batching_of
 from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from kvframe_vllm.shadow.traffic import Traffic
@@ -29,7 +30,7 @@ class ShadowConnector(PassiveConnector):
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self.shadows: ShadowSet | None = None
-        self._traffic: Traffic | None = None
+        self._traffic: Traffic | Arrivals | None = None
         self._reported: ShadowReport | None = None
         self._doubt: str | None = None
         self._due = 0.0
@@ -51,16 +52,22 @@ class ShadowConnector(PassiveConnector):
     def _start(self, pool: Any, config: ShadowConfig) -> None:
         # One block is the null block, which never holds a request's.
         blocks, size = pool.num_gpu_blocks - 1, pool.hash_block_size
+        batching = batching_of(self._vllm_config)
         self.shadows = ShadowSet(
             config.policies,
             config.capacities(blocks),
             size,
             actual=(config.policy or STOCK, blocks),
             stride=config.stride,
+            reserved=1,
+            batching=batching,
         )
         self._reported = self.shadows.report()
-        asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
-        self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
+        if batching is None:
+            asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
+            self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
+        else:
+            self._traffic = Arrivals(self.shadows, size)
         told = ", ".join(config.policies), ", ".join(map(str, config.capacities(blocks)))
         logger.info("kvframe's shadows: %s, each with %s blocks", *told)
 
@@ -75,6 +82,10 @@ class ShadowConnector(PassiveConnector):
         if pool.hash_block_size != specs[0].block_size:
             return f"blocks of {specs[0].block_size} tokens are hashed by {pool.hash_block_size}"
         return None
+
+    def on_new_request(self, request: Any) -> None:
+        if self._traffic is not None:
+            self._traffic.came(request)
 
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
@@ -105,9 +116,8 @@ class ShadowConnector(PassiveConnector):
 
     def reset_cache(self) -> bool | None:
         try:
-            if self._traffic is not None and self.shadows is not None:
-                self._traffic.work_off()
-                self.shadows.reset()
+            if self._traffic is not None:
+                self._traffic.reset()
         except Exception as error:
             self._stop(error)
         return None

@@ -1,4 +1,6 @@
-"""From what vLLM's scheduler tells a connector to the steps of a set of shadows.
+"""From what vLLM's scheduler tells a connector to the steps of a set of shadows that do as it does.
+
+For schedulers whose way of making up steps is not known (`kvframe_vllm.shadow.arrivals`).
 
 This runs on the engine's thread, so calls only note, and what is noted is worked off some steps
 together: code that runs once a step finds its caches cold. That a block of an answer is full is
@@ -60,6 +62,9 @@ class Traffic:
 
     # --- notes ------------------------------------------------------------------------------------
 
+    def came(self, request: Any) -> None:
+        """A request came, and waits: to the shadows it is there when it begins."""
+
     def looked_up(self, found: int) -> None:
         """A request that waits was looked up; what counts is the last answer before its blocks."""
         self._found = found
@@ -107,6 +112,11 @@ class Traffic:
                     if new.request.request_id in scheduled
                 ],
             )
+
+    def reset(self) -> None:
+        """The prefix cache was reset."""
+        self.work_off()
+        self._shadows.reset()
 
     def _end(self, request: Any, computed: int) -> Progress | None:
         followed = self._running.pop(request.request_id, None)
