@@ -16,12 +16,13 @@
 //! | | |
 //! | --- | --- |
 //! | `step` | what an engine says |
-//! | `pool` | the blocks of one shadow |
+//! | `pool`, `keys` | the blocks of one shadow, and how they are found |
 //! | `sample` | which blocks are followed |
 //! | `arrivals`, `scheduled` | requests that came, and a shadow that makes up its own steps |
 //! | `requests`, `one` | requests as the engine ran them, and a shadow that does as the engine did |
 
 mod arrivals;
+mod keys;
 mod one;
 mod pool;
 mod requests;

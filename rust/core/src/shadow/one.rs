@@ -121,7 +121,7 @@ impl Shadow {
         self.pool.obtain(&mut held, rows.saturating_sub(hits))?;
         self.pool.commit(&mut held, request.computed(), request.info());
         if request.ended {
-            self.pool.release(&held)?;
+            self.pool.release(&mut held)?;
         } else {
             self.held.insert(waiting.id, held);
             self.running.push(waiting.id);
@@ -191,7 +191,7 @@ impl Shadow {
 
     fn let_go(&mut self, id: u64) -> Result<()> {
         match self.held.remove(&id) {
-            Some(held) => self.pool.release(&held),
+            Some(mut held) => self.pool.release(&mut held),
             None => Ok(()),
         }
     }
@@ -201,6 +201,6 @@ impl Shadow {
     }
 
     pub(super) fn check_integrity(&self) -> Result<()> {
-        self.pool.check_integrity(self.held.values().map(|held| held.pending).sum())
+        self.pool.check_integrity(self.held.values().map(|held| held.pending.len()).sum())
     }
 }

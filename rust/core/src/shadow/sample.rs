@@ -69,8 +69,7 @@ impl Sample {
     }
 }
 
-/// One of `stride` places, by a key that may be a hash or a small number.
+/// One of `stride` places.
 fn chosen(key: Key, stride: u32) -> u32 {
-    let folded = (key.0 ^ (key.0 >> 64)) as u64;
-    ((folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % u64::from(stride)) as u32
+    (key.mixed() % u64::from(stride)) as u32
 }

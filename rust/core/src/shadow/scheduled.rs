@@ -164,17 +164,20 @@ impl Scheduled {
 
     /// Requests whose last token is known give up their blocks.
     fn end_all(&mut self, arrivals: &mut Arrivals) -> Result<()> {
-        let Self { running, pool, .. } = self;
+        let Self { running, pool, grain, .. } = self;
         let mut failed = Ok(());
-        running.retain(|one| {
-            let over = |told: &Arrival| told.is_over(one.known - one.prompt);
-            let goes_on = arrivals.get(one.number).is_some_and(|told| !over(told));
-            if !goes_on {
-                let released = pool.release(&one.held);
-                failed = std::mem::replace(&mut failed, Ok(())).and(released);
-                arrivals.leave(one.number);
+        running.retain_mut(|one| {
+            let Some(told) = arrivals.get(one.number) else { return false };
+            if !told.is_over(one.known - one.prompt) {
+                return true;
             }
-            goes_on
+            // The last token is never computed; an asynchronous engine learns only now what came before it.
+            let full = told.sample.known(one.computed.min(one.known - 1) / grain.block_size);
+            pool.commit(&mut one.held, &told.sample.keys()[..full], told.info(one.known));
+            let released = pool.release(&mut one.held);
+            failed = std::mem::replace(&mut failed, Ok(())).and(released);
+            arrivals.leave(one.number);
+            false
         });
         failed
     }
@@ -221,11 +224,11 @@ impl Scheduled {
 
     /// The request that began last waits again.
     fn preempt_last(&mut self) -> Result<()> {
-        let Some(last) = self.running.pop() else { return Ok(()) };
+        let Some(mut last) = self.running.pop() else { return Ok(()) };
         self.counts.preemptions += 1;
         let (number, outputs) = (last.number, last.outputs);
         self.back.push_front(Waiting { number, outputs, first: false });
-        self.pool.release(&last.held)
+        self.pool.release(&mut last.held)
     }
 
     /// Requests that wait begin while there are tokens, places and blocks.
@@ -331,6 +334,6 @@ impl Scheduled {
     }
 
     pub fn check_integrity(&self) -> Result<()> {
-        self.pool.check_integrity(self.running.iter().map(|one| one.held.pending).sum())
+        self.pool.check_integrity(self.running.iter().map(|one| one.held.pending.len()).sum())
     }
 }
