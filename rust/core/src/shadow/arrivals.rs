@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::sample::Sample;
+use super::sample::{Sample, Sampler};
 use super::step::{Arrived, Generated};
 use crate::sequence::Meta;
 use crate::tier::RequestInfo;
@@ -49,8 +49,8 @@ impl Arrival {
         self.ended && outputs >= self.outputs
     }
 
-    fn take(&mut self, generated: &Generated) {
-        self.sample.extend(&generated.keys);
+    fn take(&mut self, generated: &Generated, sampler: &mut Sampler) {
+        self.sample.extend(&generated.keys, sampler);
         self.outputs = self.outputs.max(generated.outputs);
     }
 }
@@ -58,7 +58,8 @@ impl Arrival {
 /// All that any shadow still needs.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    stride: u32,
+    /// Which of their blocks are followed.
+    pub sampler: Sampler,
     /// In the order of arrival.
     line: VecDeque<Arrival>,
     /// The number of the first of them.
@@ -68,7 +69,8 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     pub fn new(stride: u32) -> Self {
-        Self { stride, line: VecDeque::new(), first: 0, by_id: HashMap::new() }
+        let sampler = Sampler::new(stride);
+        Self { sampler, line: VecDeque::new(), first: 0, by_id: HashMap::new() }
     }
 
     /// Requests that have not ended.
@@ -92,14 +94,14 @@ impl Arrivals {
         self.line.get(number.checked_sub(self.first)? as usize)
     }
 
-    fn get_mut(&mut self, number: Number) -> Option<&mut Arrival> {
-        self.line.get_mut(number.checked_sub(self.first)? as usize)
+    fn get_mut(&mut self, number: Number) -> Option<(&mut Arrival, &mut Sampler)> {
+        let arrival = self.line.get_mut(number.checked_sub(self.first)? as usize)?;
+        Some((arrival, &mut self.sampler))
     }
 
     /// A request has come, for so many shadows.
     pub fn add(&mut self, arrived: &Arrived, users: usize) {
-        let mut sample = Sample::new(self.stride);
-        sample.extend(&arrived.keys);
+        let sample = Sample::new(&arrived.keys, &mut self.sampler);
         self.by_id.insert(arrived.id, self.end());
         self.line.push_back(Arrival {
             sample,
@@ -119,7 +121,7 @@ impl Arrivals {
     /// The engine has begun a request. Its number.
     pub fn begin(&mut self, id: u64, found: u32) -> Option<Number> {
         let number = *self.by_id.get(&id)?;
-        let arrival = self.get_mut(number)?;
+        let (arrival, _) = self.get_mut(number)?;
         arrival.found.get_or_insert(found);
         Some(number)
     }
@@ -127,18 +129,18 @@ impl Arrivals {
     /// The engine has come further with a request.
     pub fn advance(&mut self, generated: &Generated) {
         if let Some(&number) = self.by_id.get(&generated.id)
-            && let Some(arrival) = self.get_mut(number)
+            && let Some((arrival, sampler)) = self.get_mut(number)
         {
-            arrival.take(generated);
+            arrival.take(generated, sampler);
         }
     }
 
     /// A request has ended.
     pub fn end_one(&mut self, generated: &Generated) {
         if let Some(number) = self.by_id.remove(&generated.id)
-            && let Some(arrival) = self.get_mut(number)
+            && let Some((arrival, sampler)) = self.get_mut(number)
         {
-            arrival.take(generated);
+            arrival.take(generated, sampler);
             arrival.ended = true;
             self.forget();
         }
@@ -146,10 +148,10 @@ impl Arrivals {
 
     /// A shadow is done with a request.
     pub fn leave(&mut self, number: Number) {
-        if let Some(arrival) = self.get_mut(number) {
+        if let Some((arrival, _)) = self.get_mut(number) {
             arrival.users -= 1;
             if arrival.users == 0 {
-                arrival.sample = Sample::new(1);
+                arrival.sample = Sample::none();
             }
             self.forget();
         }

@@ -108,8 +108,12 @@ impl ShadowSet {
     /// [`Error::Invalid`] for a pool without a block; [`Error::PolicyRefused`].
     pub fn add(&mut self, capacity: u32, policy: Box<dyn Eviction>) -> Result<()> {
         match &mut self.way {
-            Way::Followed(_, shadows) => shadows.push(Shadow::new(capacity, self.grain, policy)?),
-            Way::Scheduled(batching, _, shadows) => {
+            Way::Followed(requests, shadows) => {
+                requests.sampler.fit(capacity);
+                shadows.push(Shadow::new(capacity, self.grain, policy)?);
+            }
+            Way::Scheduled(batching, arrivals, shadows) => {
+                arrivals.sampler.fit(capacity);
                 shadows.push(Scheduled::new(capacity, self.grain, *batching, policy)?);
             }
         }

@@ -132,12 +132,12 @@ impl Shadow {
 
     fn count(&mut self, waiting: Waiting, requests: &Requests, hits: u32) {
         let Some(request) = requests.get(waiting.id).filter(|_| waiting.counts) else { return };
-        let tokens = hits * self.grain.tokens();
+        let tokens = request.found(hits) * self.grain.block_size;
         self.counts.requests += 1;
         self.counts.query_tokens += u64::from(request.tokens);
         self.counts.hit_tokens += u64::from(tokens);
-        self.counts.found_tokens += u64::from(request.found);
-        self.counts.equal_requests += u64::from(tokens == request.found);
+        self.counts.found_tokens += u64::from(request.really_found);
+        self.counts.equal_requests += u64::from(tokens == request.really_found);
     }
 
     /// A running request got slots.

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::Grain;
-use super::sample::Sample;
+use super::sample::{Sample, Sampler};
 use super::step::{Begun, Progress};
 use crate::hash::Key;
 use crate::sequence::Meta;
@@ -14,8 +14,8 @@ use crate::tier::RequestInfo;
 pub(super) struct Tracked {
     /// Its followed blocks.
     sample: Sample,
-    /// Of these, blocks that may be found.
-    findable: usize,
+    /// Blocks of the engine that may be found.
+    findable: u32,
     /// Blocks that it has.
     pub rows: u32,
     /// Blocks that are findable, as far as they have keys.
@@ -25,7 +25,7 @@ pub(super) struct Tracked {
     /// Tokens that are known.
     pub tokens: u32,
     /// Tokens that the engine has found.
-    pub found: u32,
+    pub really_found: u32,
     /// Whether it has ended; a shadow in which it still waits runs it afterwards.
     pub ended: bool,
     /// Shadows in which it waits.
@@ -41,7 +41,12 @@ impl Tracked {
 
     /// Keys of blocks that may be found.
     pub fn findable(&self) -> &[Key] {
-        &self.sample.keys()[..self.findable]
+        &self.sample.keys()[..self.sample.known(self.findable)]
+    }
+
+    /// How many blocks of the engine are found where so many followed ones are.
+    pub fn found(&self, rows: u32) -> u32 {
+        self.sample.found(rows, self.findable, false)
     }
 
     /// Keys of blocks that are findable.
@@ -61,12 +66,14 @@ impl Tracked {
 #[derive(Debug)]
 pub(super) struct Requests {
     grain: Grain,
+    /// Which of their blocks are followed.
+    pub sampler: Sampler,
     by_id: HashMap<u64, Tracked>,
 }
 
 impl Requests {
     pub fn new(grain: Grain) -> Self {
-        Self { grain, by_id: HashMap::new() }
+        Self { grain, sampler: Sampler::new(grain.stride), by_id: HashMap::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -81,16 +88,15 @@ impl Requests {
     pub fn begin(&mut self, begun: &Begun) {
         let grain = self.grain;
         let waits_in = self.get(begun.id).map_or(0, |before| before.waits_in);
-        let mut sample = Sample::new(grain.stride);
-        sample.extend(&begun.keys);
+        let sample = Sample::new(&begun.keys, &mut self.sampler);
         let mut tracked = Tracked {
-            findable: sample.known(begun.findable / grain.block_size),
+            findable: begun.findable / grain.block_size,
             rows: 0,
             computed: 0,
             whole: sample.within(begun.tokens.div_ceil(grain.block_size)),
             sample,
             tokens: begun.tokens,
-            found: begun.found,
+            really_found: begun.found,
             ended: false,
             waits_in,
             meta: begun.meta,
@@ -103,7 +109,7 @@ impl Requests {
     pub fn advance(&mut self, progress: &Progress) -> bool {
         let grain = self.grain;
         let Some(tracked) = self.by_id.get_mut(&progress.id) else { return false };
-        tracked.sample.extend(&progress.keys);
+        tracked.sample.extend(&progress.keys, &mut self.sampler);
         tracked.reach(progress.slots, progress.computed, grain);
         true
     }

@@ -279,7 +279,8 @@ impl Scheduled {
         let known = told.prompt + waiting.outputs;
         let findable = if told.reads { (known - 1) / size } else { 0 };
         let blocks = self.pool.find(&told.sample.keys()[..told.sample.known(findable)]);
-        let (hits, hit_rows) = (blocks.len() as u32 * self.grain.tokens(), blocks.len() as u32);
+        let hit_rows = blocks.len() as u32;
+        let hits = told.sample.found(hit_rows, findable, !waiting.first) * size;
         let found = hits.min(findable * size);
         let count = (known - found).min(budget);
         let rows = told.sample.within((found + count).div_ceil(size)).saturating_sub(hit_rows);
