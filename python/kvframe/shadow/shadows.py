@@ -22,6 +22,9 @@ BACKLOG = 4096
 FLUSH_S = 60.0
 """Seconds in which the shadows have to catch up, unless told otherwise."""
 
+COUNTED = frozenset(("lifetime",))
+"""Options of policies that count accesses to blocks: with a stride there are as many fewer."""
+
 Progress = tuple[int, list[bytes], int, int]
 """How far a request has come: its number, keys of full blocks that were not told before, tokens
 with slots, and tokens that are findable."""
@@ -117,7 +120,7 @@ class ShadowSet:
         self.actual = actual
         self._pairs = pairs
         self._core = Core(
-            [_made(policy, size, block_size * stride) for policy, size in pairs],
+            [_made(policy, size, block_size, stride) for policy, size in pairs],
             block_size=block_size,
             stride=stride,
             chained=chained,
@@ -237,9 +240,16 @@ def _sizes(capacities: Iterable[int]) -> list[int]:
     return sizes
 
 
-def _made(policy: str, capacity: int, tokens: int) -> tuple[object, dict[str, object] | None, int]:
+def _made(
+    policy: str, capacity: int, block_size: int, stride: int
+) -> tuple[object, dict[str, object] | None, int]:
     """The arguments from which the core makes a shadow: policy or driver, options, blocks."""
     resolved = Resolved.load(os.devnull, env={}, eviction={"policy": policy})
     config, chosen = resolved.config.eviction, resolved.eviction
-    made = driver(chosen.loaded, Terms.of(config, chosen.options, tokens))
-    return made or chosen.name, None if made else chosen.values, capacity
+    made = driver(chosen.loaded, Terms.of(config, chosen.options, block_size * stride))
+    if made:
+        return made, None, capacity
+    values = dict(chosen.values)
+    for name in COUNTED.intersection(values):
+        values[name] = max(round(values[name] / stride), 1)
+    return chosen.name, values, capacity

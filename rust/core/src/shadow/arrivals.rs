@@ -101,7 +101,7 @@ impl Arrivals {
 
     /// A request has come, for so many shadows.
     pub fn add(&mut self, arrived: &Arrived, users: usize) {
-        let sample = Sample::new(&arrived.keys, &mut self.sampler);
+        let sample = Sample::new(self.end(), &arrived.keys, &mut self.sampler);
         self.by_id.insert(arrived.id, self.end());
         self.line.push_back(Arrival {
             sample,

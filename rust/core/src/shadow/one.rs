@@ -132,7 +132,7 @@ impl Shadow {
 
     fn count(&mut self, waiting: Waiting, requests: &Requests, hits: u32) {
         let Some(request) = requests.get(waiting.id).filter(|_| waiting.counts) else { return };
-        let tokens = request.found(hits) * self.grain.block_size;
+        let tokens = request.found(hits, &requests.sampler) * self.grain.block_size;
         self.counts.requests += 1;
         self.counts.query_tokens += u64::from(request.tokens);
         self.counts.hit_tokens += u64::from(tokens);

@@ -45,8 +45,8 @@ impl Tracked {
     }
 
     /// How many blocks of the engine are found where so many followed ones are.
-    pub fn found(&self, rows: u32) -> u32 {
-        self.sample.found(rows, self.findable, false)
+    pub fn found(&self, rows: u32, sampler: &Sampler) -> u32 {
+        self.sample.found(rows, self.findable, false, sampler)
     }
 
     /// Keys of blocks that are findable.
@@ -68,12 +68,14 @@ pub(super) struct Requests {
     grain: Grain,
     /// Which of their blocks are followed.
     pub sampler: Sampler,
+    /// Requests that began so far.
+    began: u64,
     by_id: HashMap<u64, Tracked>,
 }
 
 impl Requests {
     pub fn new(grain: Grain) -> Self {
-        Self { grain, sampler: Sampler::new(grain.stride), by_id: HashMap::new() }
+        Self { grain, sampler: Sampler::new(grain.stride), began: 0, by_id: HashMap::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -88,7 +90,8 @@ impl Requests {
     pub fn begin(&mut self, begun: &Begun) {
         let grain = self.grain;
         let waits_in = self.get(begun.id).map_or(0, |before| before.waits_in);
-        let sample = Sample::new(&begun.keys, &mut self.sampler);
+        self.began += 1;
+        let sample = Sample::new(self.began, &begun.keys, &mut self.sampler);
         let mut tracked = Tracked {
             findable: begun.findable / grain.block_size,
             rows: 0,

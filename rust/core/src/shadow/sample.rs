@@ -18,6 +18,8 @@ struct Seen {
     left: u32,
     /// Whether a block came after it.
     goes_on: bool,
+    /// The first to come of the requests that have it.
+    owner: u64,
 }
 
 /// The blocks that were seen lately, in two generations: the older one goes when the younger one is full.
@@ -55,11 +57,14 @@ impl Sampler {
         self.young.insert(key, seen);
     }
 
-    /// The block of `key`, which comes after the block `before`. Whether it was seen, and blocks until the next that
-    /// is followed.
-    fn next(&mut self, key: Key, before: Option<Key>) -> (bool, u32) {
+    /// The block of `key`, which request `owner` has after the block `before`: blocks until the next that is
+    /// followed.
+    fn next(&mut self, key: Key, before: Option<Key>, owner: u64) -> u32 {
         if let Some(seen) = self.find(key) {
-            return (true, seen.left);
+            if owner < seen.owner {
+                self.keep(key, Seen { owner, ..seen });
+            }
+            return seen.left;
         }
         let random = (key.mixed() % u64::from(self.stride)) as u32;
         let left = match before.and_then(|before| self.find(before).map(|seen| (before, seen))) {
@@ -69,8 +74,17 @@ impl Sampler {
             }
             _ => random,
         };
-        self.keep(key, Seen { left, goes_on: false });
-        (false, left)
+        self.keep(key, Seen { left, goes_on: false, owner });
+        left
+    }
+
+    /// How many of the first of these keys a request that came before `owner` has.
+    fn seen_before(&self, keys: &[Key], owner: u64) -> u32 {
+        let theirs = |&&key: &&Key| {
+            let seen = self.young.get(&key).or_else(|| self.old.get(&key));
+            seen.is_some_and(|seen| seen.owner < owner)
+        };
+        keys.iter().take_while(theirs).count() as u32
     }
 }
 
@@ -78,59 +92,47 @@ impl Sampler {
 #[derive(Debug)]
 pub(super) struct Sample {
     stride: u32,
+    /// The request's place in the order of arrival.
+    owner: u64,
+    /// Keys of all its blocks, where only some are followed.
+    all: Vec<Key>,
+    /// Keys of those that are followed.
     keys: Vec<Key>,
     /// Their places among its blocks.
     places: Vec<u32>,
-    /// Blocks whose keys were given, and the last of these keys.
-    given: u32,
-    last: Option<Key>,
     /// Blocks until the next that is followed.
     left: u32,
-    /// Blocks from the start on that were seen before this request.
-    seen: u32,
 }
 
 impl Sample {
-    /// Of a request that came with these keys.
-    pub fn new(keys: &[Key], sampler: &mut Sampler) -> Self {
-        let mut made = Self { stride: sampler.stride, ..Self::none() };
-        if made.stride == 1 {
-            made.seen = u32::MAX;
-        }
-        for &key in keys {
-            let seen = made.push(key, sampler);
-            made.seen += u32::from(seen && made.seen + 1 == made.given);
-        }
+    /// Of request `owner`, which came with these keys.
+    pub fn new(owner: u64, keys: &[Key], sampler: &mut Sampler) -> Self {
+        let mut made = Self { stride: sampler.stride, owner, ..Self::none() };
+        made.extend(keys, sampler);
         made
     }
 
     /// Of a request that nobody needs any more.
     pub fn none() -> Self {
-        let (keys, places) = (Vec::new(), Vec::new());
-        Self { stride: 1, keys, places, given: 0, last: None, left: 0, seen: 0 }
+        let (all, keys, places) = (Vec::new(), Vec::new(), Vec::new());
+        Self { stride: 1, owner: 0, all, keys, places, left: 0 }
     }
 
     /// The next keys, in the order of the prefix.
     pub fn extend(&mut self, keys: &[Key], sampler: &mut Sampler) {
+        if self.stride == 1 {
+            self.keys.extend_from_slice(keys);
+            return;
+        }
         for &key in keys {
-            self.push(key, sampler);
+            let left = sampler.next(key, self.all.last().copied(), self.owner);
+            if left == 0 {
+                self.keys.push(key);
+                self.places.push(self.all.len() as u32);
+            }
+            self.left = left.checked_sub(1).unwrap_or(self.stride - 1);
+            self.all.push(key);
         }
-    }
-
-    /// The next key. Whether it was seen before.
-    fn push(&mut self, key: Key, sampler: &mut Sampler) -> bool {
-        let (place, mut seen) = (self.given, false);
-        if self.stride > 1 {
-            (seen, self.left) = sampler.next(key, self.last);
-        }
-        if self.left == 0 {
-            self.keys.push(key);
-            self.places.push(place);
-        }
-        self.left = self.left.checked_sub(1).unwrap_or(self.stride - 1);
-        self.given += 1;
-        self.last = Some(key);
-        seen
     }
 
     /// The keys of the blocks that were given and are followed.
@@ -143,7 +145,7 @@ impl Sample {
         if self.stride == 1 {
             return blocks;
         }
-        match blocks.checked_sub(self.given) {
+        match blocks.checked_sub(self.all.len() as u32) {
             None => self.places.partition_point(|&place| place < blocks) as u32,
             // Those that are not known yet.
             Some(more) => {
@@ -155,24 +157,28 @@ impl Sample {
 
     /// The same of the first `blocks` blocks whose keys were given.
     pub fn known(&self, blocks: u32) -> usize {
-        self.within(blocks.min(self.given)) as usize
+        match self.stride {
+            1 => self.keys.len().min(blocks as usize),
+            _ => self.places.partition_point(|&place| place < blocks),
+        }
     }
 
-    /// How many blocks of the engine are found where the first `rows` followed ones are, of `findable` blocks. The
-    /// request itself may have computed all of them before.
-    pub fn found(&self, rows: u32, findable: u32, again: bool) -> u32 {
+    /// How many blocks of the engine are found where the first `rows` followed ones are, of `findable` blocks; the
+    /// request itself may have computed them before.
+    pub fn found(&self, rows: u32, findable: u32, again: bool, sampler: &Sampler) -> u32 {
         if self.stride == 1 {
             return rows;
         }
-        let most = if again { findable } else { findable.min(self.seen) };
-        if most < self.stride {
+        let findable = &self.all[..self.all.len().min(findable as usize)];
+        let owner = if again { u64::MAX } else { self.owner };
+        let most = sampler.seen_before(findable, owner);
+        if rows == 0 || most < self.stride {
             return rows * self.stride;
         }
         if rows >= self.within(most) {
             return most;
         }
         // Between the last that is found and the first that is not.
-        let first = rows.checked_sub(1).map_or(0, |last| self.places[last as usize] + 1);
-        u32::midpoint(first, self.places[rows as usize])
+        u32::midpoint(self.places[rows as usize - 1] + 1, self.places[rows as usize])
     }
 }

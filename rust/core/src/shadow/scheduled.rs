@@ -11,6 +11,7 @@ use super::Grain;
 use super::arrivals::{Arrival, Arrivals, Number};
 use super::one::Counts;
 use super::pool::{Held, ShadowPool};
+use super::sample::Sampler;
 use crate::error::Result;
 use crate::policy::Eviction;
 
@@ -245,7 +246,9 @@ impl Scheduled {
                     self.note(waiting.number, 0, arrivals);
                 }
                 arrivals.leave(waiting.number);
-            } else if let Some(running) = self.begin(waiting, whole, *budget, told)? {
+            } else if let Some(running) =
+                self.begin(waiting, whole, *budget, (told, &arrivals.sampler))?
+            {
                 *budget -= running.1;
                 if waiting.first {
                     self.note(waiting.number, running.0, arrivals);
@@ -273,14 +276,14 @@ impl Scheduled {
         waiting: Waiting,
         whole: u32,
         budget: u32,
-        told: &Arrival,
+        (told, sampler): (&Arrival, &Sampler),
     ) -> Result<Option<(u32, u32)>> {
         let size = self.grain.block_size;
         let known = told.prompt + waiting.outputs;
         let findable = if told.reads { (known - 1) / size } else { 0 };
         let blocks = self.pool.find(&told.sample.keys()[..told.sample.known(findable)]);
         let hit_rows = blocks.len() as u32;
-        let hits = told.sample.found(hit_rows, findable, !waiting.first) * size;
+        let hits = told.sample.found(hit_rows, findable, !waiting.first, sampler) * size;
         let found = hits.min(findable * size);
         let count = (known - found).min(budget);
         let rows = told.sample.within((found + count).div_ceil(size)).saturating_sub(hit_rows);

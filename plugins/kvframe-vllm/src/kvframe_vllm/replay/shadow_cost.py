@@ -20,6 +20,7 @@ from kvframe_vllm.replay.workload import Families
 POLICIES = ("lru", "lfu", "slru", "s3-fifo", "w-tinylfu")
 SIZES = (0.5, 1.0, 2.0)
 CALLS = (
+    "on_new_request",
     "get_num_new_matched_tokens",
     "update_state_after_alloc",
     "build_connector_meta",
