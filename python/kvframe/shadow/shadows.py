@@ -25,22 +25,25 @@ FLUSH_S = 60.0
 COUNTED = frozenset(("lifetime",))
 """Options of policies that count accesses to blocks: with a stride there are as many fewer."""
 
-Progress = tuple[int, list[bytes], int, int]
+Keys = list[bytes] | tuple[bytes, int]
+"""Keys of blocks, of any length; or keys of one length, joined, and their number."""
+
+Progress = tuple[int, Keys, int, int]
 """How far a request has come: its number, keys of full blocks that were not told before, tokens
 with slots, and tokens that are findable."""
 
-Begun = tuple[int, list[bytes], int, int, int, int, int, bool, KnownRow]
+Begun = tuple[int, Keys, int, int, int, int, int, bool, KnownRow]
 """A request that began: its number, the keys of its full blocks, tokens that are known, of these
 those that may be found, tokens with slots, tokens that are findable, tokens that the engine has
 found, whether it is counted (it does not come back after a preemption), and what policies may know
 of it (`kvframe.flat.Access.row`)."""
 
-Arrived = tuple[int, int, bool, list[bytes], int, int, bool, KnownRow]
+Arrived = tuple[int, int, bool, Keys, int, int, bool, KnownRow]
 """A request that came: its number, the first step that may schedule it, whether the engine had no
 other request then, the keys of the full blocks of its prompt, the prompt's tokens, tokens that it
 generates at the most, whether it looks in the cache, and what policies may know of it."""
 
-Generated = tuple[int, list[bytes], int]
+Generated = tuple[int, Keys, int]
 """How much a request has generated: its number, keys of full blocks that were not told before, and
 tokens."""
 

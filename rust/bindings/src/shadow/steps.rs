@@ -1,4 +1,4 @@
-//! A step of an engine as Python says it: tuples, with block keys as `bytes` of any length.
+//! A step of an engine as Python says it: tuples, with block keys as `bytes` of any length, in a list or joined.
 
 use kvframe_core::hash::Key;
 use kvframe_core::shadow::{Arrived, Begun, Generated, Progress, Progressed, Step};
@@ -18,8 +18,17 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Keys {
     const INPUT_TYPE: PyStaticExpr = <Vec<Vec<u8>> as FromPyObject<'a, 'py>>::INPUT_TYPE;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let wrong =
-            || usage(value.py(), format!("keys = {}: must be a list of bytes", shown(&value)));
+        let wrong = || {
+            let limit = "must be a list of bytes, or bytes of keys of one length, and their number";
+            usage(value.py(), format!("keys = {}: {limit}", shown(&value)))
+        };
+        if let Ok((joined, count)) = value.extract::<(Bound<'py, PyBytes>, usize)>() {
+            let joined = joined.as_bytes();
+            let width = joined.len().checked_div(count).unwrap_or(0).max(1);
+            let fits = width * count == joined.len();
+            let keys = || joined.chunks_exact(width).map(Key::of_name).collect();
+            return fits.then(keys).map(Self).ok_or_else(wrong);
+        }
         let list = value.cast::<PyList>().map_err(|_| wrong())?;
         let key = |name: Bound<'_, PyAny>| {
             name.cast::<PyBytes>().map(|name| Key::of_name(name.as_bytes())).ok()

@@ -9,7 +9,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,37 +68,45 @@ def turn(running: int) -> tuple[float, float]:
     load = Load(blocks=blocks, running=running, batch=max(2048, 8 * running))
     extra = {"policies": list(POLICIES), "sizes": list(SIZES)}
     made = scheduler(with_shadows(load, extra))
-    connector, spent = made.connector, [0.0]
+    connector, spent, idle = made.connector, Spent(), Spent()
     for name in CALLS:
-        setattr(connector, name, timed(getattr(connector, name), spent))
+        setattr(connector, name, spent.timed(getattr(connector, name)))
+    look = idle.timed(nothing)
     for request in requests(prompts, load.block_size, output=64):
         made.add_request(request)
     gc.collect()
     gc.freeze()
-    done = run(made, load)
+    done = run(made, load, after=lambda *_: look())
     connector.shutdown()
-    own = spent[0] / done.steps * 1e6
-    return own, done.schedule_us + done.update_us - own
+    # A call that does nothing, timed among the others, says what it takes to time one.
+    own = (spent.seconds - spent.calls * idle.seconds / idle.calls) / done.steps * 1e6
+    return own, done.schedule_us + done.update_us - spent.seconds / done.steps * 1e6
 
 
-def timed(call: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """The same call, whose processor time is added up, without what the clock itself takes."""
-    clock, cost = time.thread_time, _clock_cost()
+@dataclass
+class Spent:
+    """Processor time of some calls, that of the clock included."""
 
-    def timed_call(*args: Any, **kwargs: Any) -> Any:
-        start = clock()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            spent[0] += clock() - start - cost
+    seconds: float = 0.0
+    calls: int = 0
 
-    return timed_call
+    def timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, whose time is added up."""
+        clock = time.thread_time
+
+        def timed_call(*args: Any, **kwargs: Any) -> Any:
+            start = clock()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.seconds += clock() - start
+                self.calls += 1
+
+        return timed_call
 
 
-def _clock_cost() -> float:
-    """Seconds between two looks at the clock, the least of many."""
-    looks = [time.thread_time() for _ in range(2000)]
-    return min(after - before for before, after in pairwise(looks))
+def nothing() -> None:
+    """What the clock is read around for comparison."""
 
 
 if __name__ == "__main__":

@@ -2,19 +2,24 @@
 
 A shadow makes up its own steps as vLLM's scheduler does, so it is told which requests came, how
 much each generates and when vLLM had no more: not what vLLM did with its blocks. This runs on the
-engine's thread, so calls only note; what is noted is given to the shadows some steps together.
+engine's thread, so calls only note; what is noted is given to the shadows some steps together. No
+note keeps a request of vLLM's alive: to free it here would cost more than all the rest.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kvframe.flat import UNKNOWN, KnownRow
 from kvframe.shadow import Batching, ShadowSet
 from kvframe.shadow.shadows import Arrived, Generated
 from kvframe_vllm.pool import use_of_request
 
-BATCH = 32
+BATCH = 128
 """Steps that are given to the shadows together."""
+
+PLAIN = UNKNOWN.row()
+"""What is known of a request whose client says nothing of it."""
 
 
 def batching_of(vllm_config: Any) -> Batching | None:
@@ -43,8 +48,16 @@ class _Live:
 
     __slots__ = ("number", "request", "told")
 
-    def __init__(self, number: int, request: Any) -> None:
-        self.number, self.request, self.told = number, request, 0
+    def __init__(self, number: int, request: Any, told: int) -> None:
+        self.number, self.request, self.told = number, request, told
+
+    def generated(self) -> Generated:
+        """How much it has generated, and the keys that were not told."""
+        request, told = self.request, self.told
+        keys = request.block_hashes[told:]
+        count = len(keys)
+        self.told = told + count
+        return self.number, (b"".join(keys), count), request.num_output_tokens
 
 
 class Arrivals:
@@ -63,18 +76,22 @@ class Arrivals:
         self._step = 0
         # What is noted, and not given to the shadows.
         self._looked_up = 0
-        self._arrived: list[tuple[_Live, int, bool]] = []
+        self._arrived: list[Arrived] = []
         self._found: list[tuple[int, int]] = []
-        self._ended: list[_Live] = []
+        self._ended: list[Generated] = []
 
     # --- notes ------------------------------------------------------------------------------------
 
     def came(self, request: Any) -> None:
         """A request came."""
-        live, rested = _Live(self._next, request), not self._live
+        tokens, rested = request.num_prompt_tokens, not self._live
+        keys = request.block_hashes[: tokens // self._size]
+        joined = b"".join(keys), len(keys)
+        most, reads = request.max_tokens, not request.skip_reading_prefix_cache
+        first = self._step + 1, rested
+        self._arrived.append((self._next, *first, joined, tokens, most, reads, _use(request)))
+        self._live[request.request_id] = _Live(self._next, request, len(keys))
         self._next += 1
-        self._live[request.request_id] = live
-        self._arrived.append((live, self._step + 1, rested))
 
     def looked_up(self, found: int) -> None:
         """A request that waits was looked up; what counts is the last answer before its blocks."""
@@ -88,11 +105,13 @@ class Arrivals:
             self._running[name] = live
             self._found.append((live.number, self._looked_up))
 
-    def scheduled(self, output: Any) -> None:
-        """A step is scheduled."""
-        self._step += 1
-        if self._step % BATCH == 0:
-            self.work_off()
+    def scheduled(self, output: Any) -> bool:
+        """A step is scheduled. Whether what is noted was given to the shadows."""
+        self._step = step = self._step + 1
+        if step % BATCH:
+            return False
+        self.work_off()
+        return True
 
     def finished(self, request: Any) -> None:
         """A request has ended."""
@@ -100,7 +119,10 @@ class Arrivals:
         live = self._live.pop(name, None)
         self._running.pop(name, None)
         if live is not None:
-            self._ended.append(live)
+            number, keys, outputs = live.generated()
+            # A model that generates nothing is done when its prompt is computed.
+            done = request.num_computed_tokens >= request.num_prompt_tokens
+            self._ended.append((number, keys, max(outputs, int(done))))
 
     # --- the work ---------------------------------------------------------------------------------
 
@@ -112,10 +134,10 @@ class Arrivals:
         self._shadows.advance(
             self._step,
             rests=not self._live,
-            arrived=[self._one(*each) for each in arrived],
+            arrived=arrived,
             found=found,
-            running=[self._generated(live) for live in self._running.values()],
-            ended=[self._ending(live) for live in ended],
+            running=[live.generated() for live in self._running.values()],
+            ended=ended,
         )
 
     def reset(self) -> None:
@@ -123,24 +145,8 @@ class Arrivals:
         self.work_off()
         self._shadows.reset(self._step)
 
-    def _one(self, live: _Live, step: int, rested: bool) -> Arrived:
-        request = live.request
-        tokens = request.num_prompt_tokens
-        keys = request.block_hashes[: tokens // self._size]
-        live.told = len(keys)
-        most, reads = request.max_tokens, not request.skip_reading_prefix_cache
-        use = use_of_request(request).row()
-        return live.number, step, rested, keys, tokens, most, reads, use
 
-    def _generated(self, live: _Live) -> Generated:
-        request, told = live.request, live.told
-        keys = request.block_hashes[told:]
-        live.told = told + len(keys)
-        return live.number, keys, request.num_output_tokens
-
-    def _ending(self, live: _Live) -> Generated:
-        number, keys, outputs = self._generated(live)
-        request = live.request
-        # A model that generates nothing is done when its prompt is computed.
-        done = request.num_computed_tokens >= request.num_prompt_tokens
-        return number, keys, max(outputs, int(done))
+def _use(request: Any) -> KnownRow:
+    """What is known of a request; most clients say nothing, and that costs next to nothing."""
+    said = request.kv_transfer_params or request.priority or getattr(request, "session_id", None)
+    return use_of_request(request).row() if said else PLAIN

@@ -17,8 +17,11 @@ from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from kvframe_vllm.shadow.traffic import Traffic
 
-INTERVAL_S = 1.0
+INTERVAL_S = 5.0
 """Seconds between two reports to vLLM's log and metrics."""
+
+NOTHING = KVConnectorMetadata()
+"""What workers are told of each step."""
 
 STOCK = "lru"
 """The policy that is vLLM's own order, block for block."""
@@ -34,6 +37,8 @@ class ShadowConnector(PassiveConnector):
         self._reported: ShadowReport | None = None
         self._doubt: str | None = None
         self._due = 0.0
+        # Whether the shadows were given something since the clock was looked at.
+        self._fresh = False
         self._groups = getattr(kv_cache_config, "kv_cache_groups", None)
 
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
@@ -63,6 +68,7 @@ class ShadowConnector(PassiveConnector):
             batching=batching,
         )
         self._reported = self.shadows.report()
+        self._due = time.monotonic() + INTERVAL_S
         if batching is None:
             asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
             self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
@@ -100,11 +106,11 @@ class ShadowConnector(PassiveConnector):
 
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         try:
-            if self._traffic is not None:
-                self._traffic.scheduled(scheduler_output)
+            if self._traffic is not None and self._traffic.scheduled(scheduler_output):
+                self._fresh = True
         except Exception as error:
             self._stop(error)
-        return KVConnectorMetadata()
+        return NOTHING
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
         try:
@@ -145,7 +151,9 @@ class ShadowConnector(PassiveConnector):
 
     def get_kv_connector_stats(self) -> ShadowStats | None:
         """What was counted since the last call; None while the interval lasts."""
-        now = time.monotonic()
+        if not self._fresh:
+            return None
+        now, self._fresh = time.monotonic(), False
         if now < self._due or self.shadows is None or self._reported is None:
             return None
         self._due = now + INTERVAL_S

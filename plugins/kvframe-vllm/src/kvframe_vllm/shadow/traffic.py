@@ -79,13 +79,15 @@ class Traffic:
         known = request.num_tokens - (request.num_output_tokens > 0)
         self._ended.append((request, min(request.num_computed_tokens, known)))
 
-    def scheduled(self, output: Any) -> None:
-        """A step is scheduled."""
+    def scheduled(self, output: Any) -> bool:
+        """A step is scheduled. Whether what is noted was given to the shadows."""
         self._noted.append((output, self._ended, self._allocated))
         # New ones even where they are empty: what comes later belongs to the next step.
         self._ended, self._allocated = [], []
-        if len(self._noted) >= BATCH:
-            self.work_off()
+        if len(self._noted) < BATCH:
+            return False
+        self.work_off()
+        return True
 
     # --- the work ---------------------------------------------------------------------------------
 
