@@ -123,7 +123,7 @@ fn unknown_requests_are_passed_over_and_a_reset_forgets() {
     end(&mut set, 7, 2);
     begin(&mut set, begun(1, 1, 4));
     end(&mut set, 1, 4);
-    set.reset().unwrap();
+    set.reset(0).unwrap();
     set.check_integrity().unwrap();
     begin(&mut set, begun(2, 1, 4));
     assert_eq!(counts(&set)[0].hit_tokens, 0);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorRole
@@ -16,6 +17,9 @@ from kvframe_vllm.shadow.arrivals import Arrivals, batching_of
 from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from kvframe_vllm.shadow.traffic import Traffic
+
+COARSER = 8
+"""By how much the stride grows where the shadows' thread does not keep up."""
 
 INTERVAL_S = 5.0
 """Seconds between two reports to vLLM's log and metrics."""
@@ -36,6 +40,8 @@ class ShadowConnector(PassiveConnector):
         self._traffic: Traffic | Arrivals | None = None
         self._reported: ShadowReport | None = None
         self._doubt: str | None = None
+        self._pool: Any = None
+        self._config = ShadowConfig()
         self._due = 0.0
         # Whether the shadows were given something since the clock was looked at.
         self._fresh = False
@@ -57,25 +63,42 @@ class ShadowConnector(PassiveConnector):
     def _start(self, pool: Any, config: ShadowConfig) -> None:
         # One block is the null block, which never holds a request's.
         blocks, size = pool.num_gpu_blocks - 1, pool.hash_block_size
-        batching = batching_of(self._vllm_config)
+        stride, batching = config.fitted(blocks), batching_of(self._vllm_config)
+        capacities = config.capacities(blocks)
         self.shadows = ShadowSet(
             config.policies,
-            config.capacities(blocks),
+            capacities,
             size,
             actual=(config.policy or STOCK, blocks),
-            stride=config.stride,
+            stride=stride,
             reserved=1,
             batching=batching,
         )
         self._reported = self.shadows.report()
         self._due = time.monotonic() + INTERVAL_S
+        self._pool, self._config = pool, config
         if batching is None:
             asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
             self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
         else:
             self._traffic = Arrivals(self.shadows, size)
-        told = ", ".join(config.policies), ", ".join(map(str, config.capacities(blocks)))
-        logger.info("kvframe's shadows: %s, each with %s blocks", *told)
+        told = ", ".join(config.policies), ", ".join(map(str, capacities)), stride
+        logger.info("kvframe's shadows: %s, each with %s blocks; one block in %d followed", *told)
+        if stride < config.stride:
+            logger.warning("kvframe's shadows follow one block in %d: the pools are small", stride)
+
+    def _follow_less(self, lost: int) -> None:
+        """Begin anew with a greater stride, where the pools are large enough for that."""
+        assert self.shadows is not None
+        config = replace(self._config, stride=self.shadows.stride * COARSER)
+        if config.fitted(self._pool.num_gpu_blocks - 1) > self.shadows.stride:
+            logger.warning(
+                "kvframe's shadows fell behind and lost %d requests: they begin anew, and follow "
+                "fewer blocks",
+                lost,
+            )
+            # The old ones end by themselves; to close them would be to wait for them.
+            self._start(self._pool, config)
 
     def _unfit(self, pool: Any) -> str | None:
         if not pool.enable_caching:
@@ -159,10 +182,12 @@ class ShadowConnector(PassiveConnector):
         self._due = now + INTERVAL_S
         try:
             report, before = self.shadows.report(), self._reported
+            self._reported = report
+            if report.dropped > before.dropped:
+                self._follow_less(report.dropped - before.dropped)
         except Exception as error:
             self._stop(error)
             return None
-        self._reported = report
         if report.doubt != self._doubt:
             self._doubt = report.doubt
             logger.warning("kvframe's shadows: %s", report.doubt or "to be trusted again")
