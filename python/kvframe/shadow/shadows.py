@@ -89,8 +89,9 @@ class ShadowSet:
         how far that one differs from the engine says whether the others can be trusted.
         chained: Whether a block is evicted only after those that follow it, as in a
             `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
-        stride: Follow every such block alone, in pools that are as much smaller: less work, for
-            pools of tens of thousands of blocks. Small ones are too coarse then.
+        stride: Follow one block in so many, in pools that are as much smaller: less work, for
+            pools of thousands of blocks. What really runs is followed in full besides, at each
+            size, which says how far a sample is off.
         reserved: Blocks that the engine's pool has beside its capacity, and no request may have.
         batching: How the engine makes up its steps. Then each shadow makes up its own, and is fed
             with `advance` in place of `step`.
@@ -114,18 +115,23 @@ class ShadowSet:
         batching: Batching | None = None,
         backlog: int = BACKLOG,
     ) -> None:
-        pairs = [(policy, size) for policy in _texts(policies) for size in _sizes(capacities)]
-        if actual is not None and actual not in pairs:
-            pairs.insert(0, actual)
+        names, sizes = _texts(policies), _sizes(capacities)
+        pairs = [(policy, size) for policy in names for size in sizes]
+        guides: list[tuple[str, int]] = []
+        if actual is not None:
+            if stride > 1:
+                guides = [(actual[0], size) for size in dict.fromkeys([actual[1], *sizes])]
+            missing = [pair for pair in guides or [actual] if pair not in pairs]
+            pairs = [*missing, *pairs]
         if len(set(pairs)) < len(pairs):
             raise UsageError("policies, capacities: one is named twice")
         self.block_size, self.stride, self.chained = block_size, stride, chained
         self.actual = actual
-        self._pairs = pairs
+        self._pairs, self._guides = pairs, guides
+        sets = [(stride, pairs)] + ([(1, guides)] if guides else [])
         self._core = Core(
-            [_made(policy, size, block_size, stride) for policy, size in pairs],
+            [(each, [_made(*pair, block_size, each) for pair in some]) for each, some in sets],
             block_size=block_size,
-            stride=stride,
             chained=chained,
             reserved=reserved,
             batching=batching,
@@ -202,11 +208,16 @@ class ShadowSet:
 
     def report(self) -> ShadowReport:
         """What has been counted so far."""
-        rows = zip(self._pairs, self._core.counts(), strict=True)
-        shadows = [ShadowCounts(*pair, *counts) for pair, counts in rows]
-        actual = None if self.actual is None else shadows[self._pairs.index(self.actual)]
+        counts = self._core.counts()
+        rows = zip([*self._pairs, *self._guides], counts, strict=True)
+        counted = [ShadowCounts(*pair, *each) for pair, each in rows]
+        shadows, guides = counted[: len(self._pairs)], counted[len(self._pairs) :]
+        actual = None
+        if self.actual is not None:
+            whole, pairs = (guides, self._guides) if guides else (shadows, self._pairs)
+            actual = whole[pairs.index(self.actual)]
         dropped, failure = self._core.dropped(), self._core.failure()
-        return ShadowReport(shadows, actual, self.stride, dropped, failure)
+        return ShadowReport(shadows, actual, self.stride, dropped, failure, guides)
 
     def check_integrity(self) -> None:
         """Recount every pool: O(blocks).

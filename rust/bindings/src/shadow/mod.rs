@@ -50,32 +50,35 @@ pub struct ShadowSet {
 
 #[pymethods]
 impl ShadowSet {
-    /// A set of `shadows`; `backlog` steps wait for the thread at the most.
+    /// Sets of shadows, each with its own stride; `backlog` steps wait for the thread at the most.
     #[new]
-    #[pyo3(signature = (shadows, *, block_size, stride, chained, reserved, batching, backlog))]
+    #[pyo3(signature = (sets, *, block_size, chained, reserved, batching, backlog))]
     fn new(
         py: Python<'_>,
-        shadows: Vec<ShadowTuple<'_>>,
+        sets: Vec<(u32, Vec<ShadowTuple<'_>>)>,
         block_size: BlockSize,
-        stride: u32,
         chained: bool,
         reserved: u32,
         batching: Option<BatchingTuple>,
         backlog: usize,
     ) -> PyResult<Self> {
-        let grain = Grain { block_size: block_size.0, stride, chained, reserved };
-        let mut set = Core::new(grain, batching.map(batching_of)).map_err(|e| from_core(py, &e))?;
-        let mut outside = Vec::new();
-        for (policy, options, capacity) in shadows {
-            let made = make_policy(py, &policy, options.as_ref())?;
-            if matches!(made.outside, Outside::Python(_)) {
-                let limit = "is in Python: a shadow runs beside the interpreter, and takes built-in and compiled policies";
-                return Err(usage(py, format!("policy {}: {limit}", made.name)));
+        let (mut made, mut outside) = (Vec::new(), Vec::new());
+        for (stride, shadows) in sets {
+            let grain = Grain { block_size: block_size.0, stride, chained, reserved };
+            let mut set =
+                Core::new(grain, batching.map(batching_of)).map_err(|e| from_core(py, &e))?;
+            for (policy, options, capacity) in shadows {
+                let made = make_policy(py, &policy, options.as_ref())?;
+                if matches!(made.outside, Outside::Python(_)) {
+                    let limit = "is in Python: a shadow runs beside the interpreter, and takes built-in and compiled policies";
+                    return Err(usage(py, format!("policy {}: {limit}", made.name)));
+                }
+                set.add(capacity.0, made.eviction).map_err(|e| from_core(py, &e))?;
+                outside.push(made.outside);
             }
-            set.add(capacity.0, made.eviction).map_err(|e| from_core(py, &e))?;
-            outside.push(made.outside);
+            made.push(set);
         }
-        let worker = Worker::start(set, backlog);
+        let worker = Worker::start(made, backlog);
         Ok(Self { worker, _outside: outside, forks: fork::generation() })
     }
 
@@ -125,7 +128,12 @@ impl ShadowSet {
         let mut interrupts = Interrupts::default();
         let ran = py.detach(|| {
             let prepared = PreparedTrace::new(&trace.inner, Mode::Engine, &plan);
-            self.worker.with_set(|set| prepared.shadow(set, &mut interrupts))
+            self.worker.with_sets(|sets| {
+                for set in sets {
+                    prepared.shadow(set, &mut interrupts)?;
+                }
+                Ok(())
+            })
         });
         ran.map_err(|e| from_core(py, &e))?;
         interrupts.raised()

@@ -2,7 +2,7 @@
 
 use kvframe_core::hash::Key;
 use kvframe_core::shadow::{Arrived, Begun, Generated, Progress, Progressed, Step};
-use pyo3::inspect::PyStaticExpr;
+use pyo3::inspect::{PyStaticExpr, PyStaticOperator};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -15,7 +15,11 @@ pub struct Keys(Vec<Key>);
 impl<'a, 'py> FromPyObject<'a, 'py> for Keys {
     type Error = PyErr;
 
-    const INPUT_TYPE: PyStaticExpr = <Vec<Vec<u8>> as FromPyObject<'a, 'py>>::INPUT_TYPE;
+    const INPUT_TYPE: PyStaticExpr = PyStaticExpr::BinOp {
+        left: &<Vec<Vec<u8>> as FromPyObject<'a, 'py>>::INPUT_TYPE,
+        op: PyStaticOperator::BitOr,
+        right: &<(Vec<u8>, usize) as FromPyObject<'a, 'py>>::INPUT_TYPE,
+    };
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let wrong = || {

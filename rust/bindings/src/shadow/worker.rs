@@ -72,10 +72,10 @@ struct Shared {
     hurry: Condvar,
     caught_up: Condvar,
     counts: Mutex<Vec<Counts>>,
-    set: Mutex<ShadowSet>,
+    sets: Mutex<Vec<ShadowSet>>,
 }
 
-/// A set of shadows, its thread and its queue.
+/// Sets of shadows that are told the same, their thread and its queue.
 pub struct Worker {
     shared: Arc<Shared>,
     backlog: usize,
@@ -88,14 +88,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Worker {
-    pub fn start(set: ShadowSet, backlog: usize) -> Self {
-        let counts = set.counts();
+    /// The counts of the sets follow each other.
+    pub fn start(sets: Vec<ShadowSet>, backlog: usize) -> Self {
+        let counts = counts_of(&sets);
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
             hurry: Condvar::new(),
             caught_up: Condvar::new(),
             counts: Mutex::new(counts),
-            set: Mutex::new(set),
+            sets: Mutex::new(sets),
         });
         let theirs = Arc::clone(&shared);
         let named = std::thread::Builder::new().name("kvframe-shadow".into());
@@ -166,16 +167,16 @@ impl Worker {
         lock(&self.shared.inbox).failure.clone()
     }
 
-    /// Work on the set itself, between the steps that are posted.
-    pub fn with_set<T>(&self, work: impl FnOnce(&mut ShadowSet) -> T) -> T {
-        let mut set = lock(&self.shared.set);
-        let done = work(&mut set);
-        self.shared.publish(&set);
+    /// Work on the sets themselves, between the steps that are posted.
+    pub fn with_sets<T>(&self, work: impl FnOnce(&mut [ShadowSet]) -> T) -> T {
+        let mut sets = lock(&self.shared.sets);
+        let done = work(&mut sets);
+        self.shared.publish(&sets);
         done
     }
 
     pub fn check_integrity(&self) -> Result<(), Error> {
-        lock(&self.shared.set).check_integrity()
+        lock(&self.shared.sets).iter().try_for_each(ShadowSet::check_integrity)
     }
 
     /// Ends the thread.
@@ -230,17 +231,23 @@ impl Shared {
     }
 
     fn work(&self, messages: Vec<Message>) -> Result<(), Error> {
-        let mut set = lock(&self.set);
-        let worked = messages.iter().try_for_each(|message| match message {
-            Message::Step(step) => set.step(step),
-            Message::Progressed(told) => set.advance(told),
-            Message::Reset(step) => set.reset(*step),
+        let mut sets = lock(&self.sets);
+        let worked = messages.iter().try_for_each(|message| {
+            sets.iter_mut().try_for_each(|set| match message {
+                Message::Step(step) => set.step(step),
+                Message::Progressed(told) => set.advance(told),
+                Message::Reset(step) => set.reset(*step),
+            })
         });
-        self.publish(&set);
+        self.publish(&sets);
         worked
     }
 
-    fn publish(&self, set: &ShadowSet) {
-        *lock(&self.counts) = set.counts();
+    fn publish(&self, sets: &[ShadowSet]) {
+        *lock(&self.counts) = counts_of(sets);
     }
+}
+
+fn counts_of(sets: &[ShadowSet]) -> Vec<Counts> {
+    sets.iter().flat_map(ShadowSet::counts).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                     ┌▶ Shadow (lru, 500)  ──▶ counts
-//!  engine ──▶ Step ──▶│  Shadow (lfu, 500)  ──▶ counts      each: ShadowPool ──▶ TierPolicy, HashIndex
+//!  engine ──▶ Step ──▶│  Shadow (lfu, 500)  ──▶ counts      each: ShadowPool ──▶ TierPolicy, Keys
 //!             once    └▶ Shadow (lfu, 1000) ──▶ counts
 //! ```
 //!

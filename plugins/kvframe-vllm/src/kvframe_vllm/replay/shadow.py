@@ -1,5 +1,4 @@
-"""``python -m kvframe_vllm.replay.shadow``: how far shadows are from runs with that policy, and their
-cost.
+"""``python -m kvframe_vllm.replay.shadow``: how far shadows are from runs, and what they cost.
 
 Each load is served once by vLLM's scheduler under its own lru, with shadows beside it, and then
 once more for every policy and size that a shadow had. Sampling is measured in pools of 4,000 blocks

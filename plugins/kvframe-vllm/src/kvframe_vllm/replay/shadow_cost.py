@@ -104,4 +104,3 @@ class Spent:
 
 def nothing() -> None:
     """What the clock is read around for comparison."""
-

@@ -9,8 +9,8 @@ In ``--kv-transfer-config``::
 | module | what it does |
 | --- | --- |
 | `connector` | the KV connector: moves nothing, changes nothing, and watches |
-| `arrivals` | from what the scheduler tells a connector to `kvframe.shadow`, whose shadows schedule themselves |
-| `traffic` | the same for shadows that do as the scheduler does, where its way is not known |
+| `arrivals` | from what a connector is told to shadows that schedule themselves |
+| `traffic` | the same to shadows that do as the scheduler does, where its way is not known |
 | `stats` | the numbers in vLLM's log and ``/metrics`` |
 | `config` | what the extra configuration asks for |
 """
