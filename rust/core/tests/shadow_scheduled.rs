@@ -1,7 +1,9 @@
 //! Shadows that make up their own steps.
 
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_core::shadow::{Arrived, Batching, Counts, Generated, Grain, Progressed, ShadowSet};
+use kvframe_core::shadow::{
+    Arrived, Batching, Counts, Generated, Grain, Progressed, ShadowSet, Step,
+};
 use kvframe_core::{Error, Key};
 
 const SIZE: u32 = 4;
@@ -153,7 +155,7 @@ fn an_engine_that_rested_lets_a_slow_shadow_finish() {
 #[test]
 fn the_two_ways_are_not_mixed_and_steps_need_requests_and_tokens() {
     let mut scheduled = set(&[4], BATCHING, 1);
-    assert!(matches!(scheduled.step(&Default::default()), Err(Error::Invalid { .. })));
+    assert!(matches!(scheduled.step(&Step::default()), Err(Error::Invalid { .. })));
     let mut followed = ShadowSet::new(grain(1), None).unwrap();
     assert!(matches!(followed.advance(&Progressed::default()), Err(Error::Invalid { .. })));
     let none = Batching { max_requests: 0, ..BATCHING };

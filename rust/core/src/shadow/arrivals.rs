@@ -157,7 +157,7 @@ impl Arrivals {
         }
     }
 
-    /// Drops what nobody needs.
+    /// Drops requests that no shadow needs.
     fn forget(&mut self) {
         while self.line.front().is_some_and(|first| first.ended && first.users == 0) {
             self.line.pop_front();

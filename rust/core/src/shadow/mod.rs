@@ -184,7 +184,9 @@ impl ShadowSet {
         }
         for &(id, found) in &told.found {
             if let Some(number) = arrivals.begin(id, found) {
-                shadows.iter_mut().for_each(|shadow| shadow.begun(number, arrivals));
+                for shadow in shadows.iter_mut() {
+                    shadow.begun(number, arrivals);
+                }
             }
         }
         told.running.iter().for_each(|generated| arrivals.advance(generated));
@@ -202,7 +204,9 @@ impl ShadowSet {
         match &mut self.way {
             Way::Followed(_, shadows) => shadows.iter_mut().try_for_each(Shadow::reset),
             Way::Scheduled(_, _, shadows) => {
-                shadows.iter_mut().for_each(|shadow| shadow.reset(step));
+                for shadow in shadows {
+                    shadow.reset(step);
+                }
                 Ok(())
             }
         }

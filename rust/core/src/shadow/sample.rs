@@ -112,7 +112,7 @@ impl Sample {
         made
     }
 
-    /// Of a request that nobody needs any more.
+    /// Of a request that no shadow needs any more.
     pub fn none() -> Self {
         let (all, keys, places) = (Vec::new(), Vec::new(), Vec::new());
         Self { stride: 1, owner: 0, all, keys, places, left: 0 }

@@ -60,7 +60,7 @@ pub struct Arrived {
     pub id: u64,
     /// The first step that may schedule it.
     pub step: u64,
-    /// Whether the engine had no other request then: it has rested, for nobody knows how long.
+    /// Whether the engine had no other request then: it has rested, for a time that is not known.
     pub after_rest: bool,
     /// Keys of the full blocks of its prompt.
     pub keys: Vec<Key>,
