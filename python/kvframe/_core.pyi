@@ -1000,15 +1000,68 @@ class ShadowSet:
     def __new__(
         cls,
         /,
-        shadows: SupportsGetItem[int, tuple[Any, dict | None, SupportsIndex]],
+        sets: SupportsGetItem[
+            int, tuple[SupportsIndex, SupportsGetItem[int, tuple[Any, dict | None, SupportsIndex]]]
+        ],
         *,
         block_size: SupportsIndex,
-        stride: SupportsIndex,
         chained: bool,
+        reserved: SupportsIndex,
+        batching: tuple[SupportsIndex, SupportsIndex, bool, bool, SupportsFloat | SupportsIndex]
+        | None,
         backlog: SupportsIndex,
     ) -> ShadowSet:
         """
-        A set of `shadows`; `backlog` steps wait for the thread at the most.
+        Sets of shadows, each with its own stride; `backlog` steps wait for the thread at the most.
+        """
+    def advance(
+        self,
+        /,
+        step: SupportsIndex,
+        rests: bool,
+        arrived: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsIndex,
+                bool,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
+                SupportsIndex,
+                SupportsIndex,
+                bool,
+                tuple[
+                    SupportsIndex | str,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsGetItem[int, SupportsIndex],
+                ],
+            ],
+        ],
+        found: SupportsGetItem[int, tuple[SupportsIndex, SupportsIndex]],
+        running: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
+                SupportsIndex,
+            ],
+        ],
+        ended: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
+                SupportsIndex,
+            ],
+        ],
+    ) -> None:
+        """
+        What came of the engine's steps up to `step`; never waits.
         """
     def check_integrity(self, /) -> None:
         """
@@ -1034,9 +1087,9 @@ class ShadowSet:
         """
         Waits until every step that was given is carried out. False if it took longer than `seconds`.
         """
-    def reset(self, /) -> None:
+    def reset(self, /, step: SupportsIndex) -> None:
         """
-        The engine has reset its prefix cache.
+        The engine has reset its prefix cache, after that step.
         """
     def run(self, /, trace: Trace) -> None:
         """
@@ -1049,7 +1102,8 @@ class ShadowSet:
             int,
             tuple[
                 SupportsIndex,
-                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
                 SupportsIndex,
                 SupportsIndex,
             ],
@@ -1058,7 +1112,8 @@ class ShadowSet:
             int,
             tuple[
                 SupportsIndex,
-                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
                 SupportsIndex,
                 SupportsIndex,
             ],
@@ -1068,7 +1123,8 @@ class ShadowSet:
             int,
             tuple[
                 SupportsIndex,
-                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]],
+                SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]
+                | tuple[SupportsGetItem[int, SupportsIndex], SupportsIndex],
                 SupportsIndex,
                 SupportsIndex,
                 SupportsIndex,

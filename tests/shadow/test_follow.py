@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -121,11 +122,28 @@ def test_the_command_reads_a_log(tmp_path: Path) -> None:
     assert lru.split()[-1] == really.split()[-1]
 
 
+def test_a_recorded_log_says_what_was_said_live(tmp_path: Path) -> None:
+    kv, parts = manager(), []
+    watched = attach(kv, ["lru", "lfu", "s3-fifo"], [30, 90])
+    for seed in range(3):
+        serve(kv, seed, 60)
+        parts.append(watched.update())
+    watched.shadows.flush()
+    live = watched.report()
+    watched.close()
+    EventLog.joined(parts).save(tmp_path / "run.kvlog")
+    asked = ["--policy", "lru", "--policy", "lfu", "--policy", "s3-fifo", "--json"]
+    asked += ["--capacity", "30", "--capacity", "90", "--actual", f"lru={BLOCKS}"]
+    done = run(str(tmp_path / "run.kvlog"), *asked)
+    assert done.exit_code == 0, done.output
+    told = msgspec.json.decode(done.stdout)
+    rows = [one._asdict() | {"hit_rate": live.hit_rate(one)} for one in live.shadows]
+    assert told["shadows"] == rows
+
+
 def test_the_command_reads_a_trace_and_agrees_with_bench() -> None:
     done = run("synthetic", "--policy", "lru", "--capacity", "5000", "--json")
     assert done.exit_code == 0, done.output
-    import msgspec
-
     told = msgspec.json.decode(done.stdout)
     asked = ["--trace", "synthetic", "--policy", "lru", "--capacity", "5000"]
     ran = CliRunner().invoke(main, ["bench", "run", *asked, "--mode", "engine", "--format", "json"])

@@ -10,7 +10,7 @@ import pytest
 
 from kvframe.errors import ConfigError, HandleError, PluginError, UsageError
 from kvframe.flat import UNKNOWN
-from kvframe.shadow import ShadowCounts, ShadowReport, ShadowSet
+from kvframe.shadow import Batching, ShadowCounts, ShadowReport, ShadowSet
 
 SIZE = 16
 USE = UNKNOWN.row()
@@ -86,7 +86,67 @@ def test_a_stride_follows_some_blocks_in_a_smaller_pool() -> None:
             serve(shadows, number, number % 2, 16)
         shadows.flush()
         (counted,) = shadows.report().shadows
-    assert counted.hit_tokens == 6 * 12 * SIZE
+    # All but the last block of 16, as without a stride.
+    assert counted.hit_tokens == 6 * 15 * SIZE
+
+
+def test_what_a_sample_is_off_is_taken_off() -> None:
+    sampled = [ShadowCounts(name, 10, 100, 1000, hits, 250) for name, hits in (("lru", 180),)]
+    sampled.append(ShadowCounts("lfu", 10, 100, 1000, 280, 250))
+    guide = ShadowCounts("lru", 10, 100, 1000, 250, 250)
+    report = ShadowReport(sampled, guide, 8, guides=[guide])
+    assert report.hit_rate(sampled[0]) == pytest.approx(0.25)
+    assert report.hit_rate(sampled[1]) == pytest.approx(0.35)
+    assert report.difference == 0
+
+
+def test_with_a_stride_what_really_runs_is_followed_in_full_at_each_size() -> None:
+    with ShadowSet(["lfu"], [64, 128], SIZE, actual=("lru", 64), stride=4) as shadows:
+        for number in range(60):
+            serve(shadows, number, number % 7, 13)
+        shadows.flush()
+        shadows.check_integrity()
+        report = shadows.report()
+    assert [one[:2] for one in report.guides] == [("lru", 64), ("lru", 128)]
+    assert {one[:2] for one in report.shadows} == {
+        (policy, size) for policy in ("lru", "lfu") for size in (64, 128)
+    }
+    (large,) = [one for one in report.shadows if one[:2] == ("lru", 128)]
+    assert report.difference == 0
+    assert report.hit_rate(large) == pytest.approx(report.guides[1].hit_rate)
+
+
+def arrival(number: int, family: int, blocks: int, joined: bool = False) -> Any:
+    names = [b"%4d %4d" % (family, at) for at in range(blocks)]
+    told = (b"".join(names), len(names)) if joined else names
+    return number, 1, False, told, blocks * SIZE, 100, True, USE
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["list", "joined"])
+def test_shadows_make_up_their_own_steps(joined: bool) -> None:
+    batching = Batching(max_num_seqs=8, max_num_batched_tokens=256)
+    with ShadowSet(["lru"], [5, 40], SIZE, batching=batching, reserved=1) as shadows:
+        shadows.advance(
+            3,
+            rests=True,
+            arrived=[arrival(number, number % 2, 4, joined) for number in range(4)],
+            found=[(number, 0) for number in range(4)],
+            ended=[(number, [], 3) for number in range(4)],
+        )
+        shadows.flush()
+        shadows.check_integrity()
+        small, large = shadows.report().shadows
+    assert (small.requests, small.waiting) == (large.requests, large.waiting) == (4, 0)
+    assert small.hit_tokens < large.hit_tokens == 2 * 3 * SIZE
+
+
+def test_steps_of_the_other_way_end_the_shadows() -> None:
+    with ShadowSet(["lru"], [10], SIZE) as shadows:
+        shadows.advance(1)
+        shadows.flush()
+        assert "do as the engine does" in str(shadows.report().doubt)
+    with pytest.raises(UsageError, match="max_num_seqs = 0"):
+        ShadowSet(["lru"], [10], SIZE, batching=Batching(0, 10))
 
 
 def test_steps_that_find_no_place_are_counted_and_leave_nothing_behind() -> None:

@@ -14,13 +14,16 @@ import pytest
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed here", allow_module_level=True)
 
+from kvframe_vllm.choice import resolved
+from kvframe_vllm.install import put_in
 from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
 from kvframe_vllm.replay.loads import LOADS
-from kvframe_vllm.replay.shadow import with_shadows
+from kvframe_vllm.replay.shadowed import with_shadows
 from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.request import RequestStatus
 
 from kvframe.errors import ConfigError
 
@@ -35,9 +38,13 @@ def served(load: Load, name: str = "families", count: int = 150) -> tuple[Any, R
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("order", ["fcfs", "priority"])
 @pytest.mark.parametrize("name", LOADS)
-def test_lru_in_shadow_is_stock_and_stock_is_as_it_was(name: str, asynchronous: bool) -> None:
-    load = Load(blocks=301, asynchronous=asynchronous)
+def test_lru_in_shadow_is_stock_and_stock_is_as_it_was(
+    name: str, order: str, asynchronous: bool
+) -> None:
+    # With priorities, shadows do as the scheduler does; else they schedule themselves.
+    load = Load(blocks=301, order=order, asynchronous=asynchronous)
     made, done = served(with_shadows(load, EXTRA), name)
     _, stock = served(load, name)
     assert (done.hits, done.tables, done.steps) == (stock.hits, stock.tables, stock.steps)
@@ -108,3 +115,60 @@ def test_what_it_cannot_follow_it_leaves_alone(caplog: pytest.LogCaptureFixture)
 def test_a_wrong_configuration_names_its_key(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
         ShadowConfig.of(given)
+
+
+@pytest.mark.parametrize(("policy", "size"), [("lfuda", 0.5), ("s3-fifo", 2), ("arc", 1)])
+def test_a_shadow_is_a_run_with_that_policy_and_size(policy: str, size: float) -> None:
+    made, _ = served(with_shadows(Load(blocks=301), {"policies": [policy], "sizes": [size]}))
+    report = made.connector.report()
+    made.connector.shutdown()
+    real = scheduler(Load(blocks=int(300 * size) + 1))
+    put_in(real.kv_cache_manager.block_pool, resolved(policy))
+    for request in requests(LOADS["families"]()[:150], 16):
+        real.add_request(request)
+    hits = sum(run(real, Load(blocks=0)).hits.values())
+    (shadow,) = [one for one in report.shadows if one.policy == policy]
+    assert shadow.hit_tokens == hits
+
+
+def test_requests_that_come_one_by_one_and_are_aborted_leave_nothing_behind() -> None:
+    load = with_shadows(Load(blocks=301), EXTRA)
+    made, coming = scheduler(load), requests(LOADS["chat"]()[:80], 16)
+
+    def before(step: int) -> None:
+        if step % 5 == 0 and coming:
+            made.add_request(coming.pop(0))
+        if step % 40 == 39 and made.running:
+            made.finish_requests(made.running[0].request_id, RequestStatus.FINISHED_ABORTED)
+        if step % 60 == 59 and made.waiting:
+            made.finish_requests(
+                made.waiting.peek_request().request_id, RequestStatus.FINISHED_ABORTED
+            )
+
+    done = run(made, load, before)
+    while coming:
+        made.add_request(coming.pop(0))
+        more = run(made, load)
+        done.hits |= more.hits
+    report = made.connector.report()
+    made.connector.shadows.check_integrity()
+    made.connector.shutdown()
+    assert report.actual is not None
+    assert report.actual.requests <= len(done.hits)
+    assert report.actual.equal_requests > 0.9 * report.actual.requests
+    assert {one.waiting for one in report.shadows} == {0}
+
+
+def test_a_stride_needs_large_pools_and_grows_where_shadows_fall_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logging.getLogger("vllm").propagate = True
+    assert ShadowConfig(stride=8).fitted(300) == 1
+    assert ShadowConfig(stride=8).fitted(4_000) == 8
+    with caplog.at_level(logging.INFO, logger="vllm.kvframe"):
+        made = scheduler(with_shadows(Load(blocks=4_001), EXTRA))
+        made.connector._follow_less(3)
+        assert made.connector.shadows.stride == 8
+    assert "lost 3 requests" in caplog.text
+    assert "one block in 8 followed" in caplog.text
+    made.connector.shutdown()

@@ -15,6 +15,14 @@
 
 from kvframe.shadow.follow import LogFollower, attach, followed
 from kvframe.shadow.report import ShadowCounts, ShadowReport
-from kvframe.shadow.shadows import ShadowSet
+from kvframe.shadow.shadows import Batching, ShadowSet
 
-__all__ = ["LogFollower", "ShadowCounts", "ShadowReport", "ShadowSet", "attach", "followed"]
+__all__ = [
+    "Batching",
+    "LogFollower",
+    "ShadowCounts",
+    "ShadowReport",
+    "ShadowSet",
+    "attach",
+    "followed",
+]

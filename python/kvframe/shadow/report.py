@@ -12,9 +12,6 @@ FEW_REQUESTS = 50
 MOST_DIFFERENCE = 0.01
 """Share of the prompt tokens by which the anchor may differ from the engine."""
 
-MOST_SAMPLED_DIFFERENCE = 0.10
-"""The same with a stride: coarser blocks find less, in every shadow alike."""
-
 MOST_DROPPED = 0.01
 """Share of the requests that may be lost."""
 
@@ -71,6 +68,7 @@ class ShadowReport:
             followed.
         dropped: Requests that were lost because the shadows were too far behind.
         failure: Why the shadows run no more; None while they do.
+        guides: With a stride, the policy that really runs at each size, followed in full.
     """
 
     shadows: Sequence[ShadowCounts]
@@ -78,16 +76,23 @@ class ShadowReport:
     stride: int = 1
     dropped: int = 0
     failure: str | None = None
+    guides: Sequence[ShadowCounts] = ()
 
     def hit_rate(self, shadow: ShadowCounts) -> float:
         """The hit rate that the engine would have had with this policy and size.
 
         With an anchor, this is the engine's own hit rate plus the difference between this shadow
-        and the anchor. An error that both shadows share cancels out.
+        and the anchor. An error that both shadows share cancels out. With a stride, so does what a
+        sample of the anchor's policy at this size is off.
         """
         if self.actual is None:
             return shadow.hit_rate
-        estimate = self.actual.found_rate + shadow.hit_rate - self.actual.hit_rate
+        estimate = shadow.hit_rate - self.difference
+        for guide in self.guides:
+            if guide.capacity == shadow.capacity:
+                same = guide[:2]
+                sampled = next(one for one in self.shadows if one[:2] == same)
+                estimate += guide.hit_rate - sampled.hit_rate
         return min(max(estimate, 0.0), 1.0)
 
     @property
@@ -105,8 +110,7 @@ class ShadowReport:
             return f"{self.dropped} of {seen + self.dropped} requests were lost: raise the stride"
         if self.actual is None or self.actual.requests < FEW_REQUESTS:
             return None
-        most = MOST_DIFFERENCE if self.stride == 1 else MOST_SAMPLED_DIFFERENCE
-        if abs(self.difference) <= most:
+        if abs(self.difference) <= MOST_DIFFERENCE:
             return None
         return (
             f"the shadow of what really runs, {self.actual.policy} with {self.actual.capacity} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from kvframe._core import ShadowSet as Core
 from kvframe._core import Trace
@@ -22,15 +22,51 @@ BACKLOG = 4096
 FLUSH_S = 60.0
 """Seconds in which the shadows have to catch up, unless told otherwise."""
 
-Progress = tuple[int, list[bytes], int, int]
+COUNTED = frozenset(("lifetime",))
+"""Options of policies that count accesses to blocks: with a stride there are as many fewer."""
+
+Keys = list[bytes] | tuple[bytes, int]
+"""Keys of blocks, of any length; or keys of one length, joined, and their number."""
+
+Progress = tuple[int, Keys, int, int]
 """How far a request has come: its number, keys of full blocks that were not told before, tokens
 with slots, and tokens that are findable."""
 
-Begun = tuple[int, list[bytes], int, int, int, int, int, bool, KnownRow]
+Begun = tuple[int, Keys, int, int, int, int, int, bool, KnownRow]
 """A request that began: its number, the keys of its full blocks, tokens that are known, of these
 those that may be found, tokens with slots, tokens that are findable, tokens that the engine has
 found, whether it is counted (it does not come back after a preemption), and what policies may know
 of it (`kvframe.flat.Access.row`)."""
+
+Arrived = tuple[int, int, bool, Keys, int, int, bool, KnownRow]
+"""A request that came: its number, the first step that may schedule it, whether the engine had no
+other request then, the keys of the full blocks of its prompt, the prompt's tokens, tokens that it
+generates at the most, whether it looks in the cache, and what policies may know of it."""
+
+Generated = tuple[int, Keys, int]
+"""How much a request has generated: its number, keys of full blocks that were not told before, and
+tokens."""
+
+
+class Batching(NamedTuple):
+    """How an engine makes up its steps, so that shadows can make up their own.
+
+    Running requests come first, in the order in which they began, then those that wait, in the
+    order in which they came; where there is no room, the last to begin is preempted.
+
+    Attributes:
+        max_num_seqs: Requests that run at once, at most.
+        max_num_batched_tokens: Tokens that a step computes, at most.
+        asynchronous: Whether a step is made up before the tokens of the last one are there.
+        fits_whole: Whether a request begins only where all its tokens would fit.
+        watermark: Share of the blocks that a request which begins beside others leaves free.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    asynchronous: bool = False
+    fits_whole: bool = True
+    watermark: float = 0.0
 
 
 class ShadowSet:
@@ -53,8 +89,12 @@ class ShadowSet:
         how far that one differs from the engine says whether the others can be trusted.
         chained: Whether a block is evicted only after those that follow it, as in a
             `KVCacheManager`; engines whose blocks know no parent (vLLM) are not.
-        stride: Follow every such block alone, in pools that are as much smaller: less work, for
-            pools of tens of thousands of blocks. Small ones are too coarse then.
+        stride: Follow one block in so many, in pools that are as much smaller: less work, for
+            pools of thousands of blocks. What really runs is followed in full besides, at each
+            size, which says how far a sample is off.
+        reserved: Blocks that the engine's pool has beside its capacity, and no request may have.
+        batching: How the engine makes up its steps. Then each shadow makes up its own, and is fed
+            with `advance` in place of `step`.
         backlog: Steps that may wait.
 
     Raises:
@@ -71,21 +111,30 @@ class ShadowSet:
         actual: tuple[str, int] | None = None,
         chained: bool = False,
         stride: int = 1,
+        reserved: int = 0,
+        batching: Batching | None = None,
         backlog: int = BACKLOG,
     ) -> None:
-        pairs = [(policy, size) for policy in _texts(policies) for size in _sizes(capacities)]
-        if actual is not None and actual not in pairs:
-            pairs.insert(0, actual)
+        names, sizes = _texts(policies), _sizes(capacities)
+        pairs = [(policy, size) for policy in names for size in sizes]
+        guides: list[tuple[str, int]] = []
+        if actual is not None:
+            if stride > 1:
+                guides = [(actual[0], size) for size in dict.fromkeys([actual[1], *sizes])]
+            missing = [pair for pair in guides or [actual] if pair not in pairs]
+            pairs = [*missing, *pairs]
         if len(set(pairs)) < len(pairs):
             raise UsageError("policies, capacities: one is named twice")
         self.block_size, self.stride, self.chained = block_size, stride, chained
         self.actual = actual
-        self._pairs = pairs
+        self._pairs, self._guides = pairs, guides
+        sets = [(stride, pairs)] + ([(1, guides)] if guides else [])
         self._core = Core(
-            [_made(policy, size, block_size * stride) for policy, size in pairs],
+            [(each, [_made(*pair, block_size, each) for pair in some]) for each, some in sets],
             block_size=block_size,
-            stride=stride,
             chained=chained,
+            reserved=reserved,
+            batching=batching,
             backlog=backlog,
         )
 
@@ -110,9 +159,39 @@ class ShadowSet:
         """
         self._core.step(ended, grown, preempted, begun)
 
-    def reset(self) -> None:
-        """Forget every cached block: the engine has reset its prefix cache."""
-        self._core.reset()
+    def advance(
+        self,
+        step: int,
+        *,
+        rests: bool = False,
+        arrived: Sequence[Arrived] = (),
+        found: Sequence[tuple[int, int]] = (),
+        running: Sequence[Generated] = (),
+        ended: Sequence[Generated] = (),
+    ) -> None:
+        """What came of the engine's steps since the last call, for shadows that make up their own.
+
+        Args:
+            step: The last of these steps; they are numbered from 1 on.
+            rests: Whether the engine has no requests after it.
+            arrived: Requests that came, in order.
+            found: Requests that began for the first time, and the tokens that the engine has found
+                of each.
+            running: Requests that run. A shadow goes on as far as these are told.
+            ended: Requests that have ended.
+
+        Raises:
+            UsageError: One of these is of another form.
+        """
+        self._core.advance(step, rests, arrived, found, running, ended)
+
+    def reset(self, step: int = 0) -> None:
+        """Forget every cached block: the engine has reset its prefix cache.
+
+        Args:
+            step: The engine's last step before, for shadows that make up their own.
+        """
+        self._core.reset(step)
 
     def run(self, trace: Trace) -> None:
         """The requests of a trace one after the other, as ``kvframe bench run`` serves them."""
@@ -129,11 +208,16 @@ class ShadowSet:
 
     def report(self) -> ShadowReport:
         """What has been counted so far."""
-        rows = zip(self._pairs, self._core.counts(), strict=True)
-        shadows = [ShadowCounts(*pair, *counts) for pair, counts in rows]
-        actual = None if self.actual is None else shadows[self._pairs.index(self.actual)]
+        counts = self._core.counts()
+        rows = zip([*self._pairs, *self._guides], counts, strict=True)
+        counted = [ShadowCounts(*pair, *each) for pair, each in rows]
+        shadows, guides = counted[: len(self._pairs)], counted[len(self._pairs) :]
+        actual = None
+        if self.actual is not None:
+            whole, pairs = (guides, self._guides) if guides else (shadows, self._pairs)
+            actual = whole[pairs.index(self.actual)]
         dropped, failure = self._core.dropped(), self._core.failure()
-        return ShadowReport(shadows, actual, self.stride, dropped, failure)
+        return ShadowReport(shadows, actual, self.stride, dropped, failure, guides)
 
     def check_integrity(self) -> None:
         """Recount every pool: O(blocks).
@@ -170,9 +254,16 @@ def _sizes(capacities: Iterable[int]) -> list[int]:
     return sizes
 
 
-def _made(policy: str, capacity: int, tokens: int) -> tuple[object, dict[str, object] | None, int]:
+def _made(
+    policy: str, capacity: int, block_size: int, stride: int
+) -> tuple[object, dict[str, object] | None, int]:
     """The arguments from which the core makes a shadow: policy or driver, options, blocks."""
     resolved = Resolved.load(os.devnull, env={}, eviction={"policy": policy})
     config, chosen = resolved.config.eviction, resolved.eviction
-    made = driver(chosen.loaded, Terms.of(config, chosen.options, tokens))
-    return made or chosen.name, None if made else chosen.values, capacity
+    made = driver(chosen.loaded, Terms.of(config, chosen.options, block_size * stride))
+    if made:
+        return made, None, capacity
+    values = dict(chosen.values)
+    for name in COUNTED.intersection(values):
+        values[name] = max(round(values[name] / stride), 1)
+    return chosen.name, values, capacity

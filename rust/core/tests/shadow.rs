@@ -7,7 +7,8 @@ use kvframe_core::{Error, Key};
 const SIZE: u32 = 4;
 
 fn set(capacities: &[u32], stride: u32, chained: bool) -> ShadowSet {
-    let mut set = ShadowSet::new(Grain { block_size: SIZE, stride, chained }).unwrap();
+    let mut set =
+        ShadowSet::new(Grain { block_size: SIZE, stride, chained, reserved: 0 }, None).unwrap();
     for &capacity in capacities {
         set.add(capacity, by_name("lru", PolicyOptions::default()).unwrap()).unwrap();
     }
@@ -48,7 +49,7 @@ fn end(set: &mut ShadowSet, id: u64, blocks: u32) {
 }
 
 fn counts(set: &ShadowSet) -> Vec<Counts> {
-    set.shadows().iter().map(kvframe_core::shadow::Shadow::counts).collect()
+    set.counts()
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn unknown_requests_are_passed_over_and_a_reset_forgets() {
     end(&mut set, 7, 2);
     begin(&mut set, begun(1, 1, 4));
     end(&mut set, 1, 4);
-    set.reset().unwrap();
+    set.reset(0).unwrap();
     set.check_integrity().unwrap();
     begin(&mut set, begun(2, 1, 4));
     assert_eq!(counts(&set)[0].hit_tokens, 0);
@@ -130,11 +131,13 @@ fn unknown_requests_are_passed_over_and_a_reset_forgets() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let grain = Grain { block_size: 0, stride: 1, chained: false };
-    assert!(matches!(ShadowSet::new(grain), Err(Error::Invalid { what: "block_size", .. })));
-    let grain = Grain { block_size: 4, stride: 0, chained: false };
-    assert!(matches!(ShadowSet::new(grain), Err(Error::Invalid { what: "stride", .. })));
-    let mut set = ShadowSet::new(Grain { block_size: 4, stride: 8, chained: false }).unwrap();
+    let grain = Grain { block_size: 0, stride: 1, chained: false, reserved: 0 };
+    assert!(matches!(ShadowSet::new(grain, None), Err(Error::Invalid { what: "block_size", .. })));
+    let grain = Grain { block_size: 4, stride: 0, chained: false, reserved: 0 };
+    assert!(matches!(ShadowSet::new(grain, None), Err(Error::Invalid { what: "stride", .. })));
+    let mut set =
+        ShadowSet::new(Grain { block_size: 4, stride: 8, chained: false, reserved: 0 }, None)
+            .unwrap();
     let policy = by_name("lru", PolicyOptions::default()).unwrap();
     assert!(matches!(set.add(3, policy), Err(Error::Invalid { what: "capacity", .. })));
 }
@@ -148,7 +151,8 @@ fn random_steps_keep_the_pools_whole() {
         (state >> 33) % n
     };
     for (chained, stride) in [(false, 1), (true, 1), (false, 2)] {
-        let mut set = ShadowSet::new(Grain { block_size: SIZE, stride, chained }).unwrap();
+        let mut set =
+            ShadowSet::new(Grain { block_size: SIZE, stride, chained, reserved: 0 }, None).unwrap();
         for name in NAMES {
             for capacity in [12, 30] {
                 set.add(capacity, by_name(name, PolicyOptions::default()).unwrap()).unwrap();

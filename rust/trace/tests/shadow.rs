@@ -52,7 +52,9 @@ fn a_shadow_hits_what_a_replay_hits() {
     let plan = trace.plan(Mode::Engine);
     let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
     let known = |name: &&&str| !policy(name).needs_future() && **name != "infinite";
-    let mut set = ShadowSet::new(Grain { block_size: BLOCK, stride: 1, chained: true }).unwrap();
+    let mut set =
+        ShadowSet::new(Grain { block_size: BLOCK, stride: 1, chained: true, reserved: 0 }, None)
+            .unwrap();
     let names: Vec<&str> = NAMES.iter().filter(known).copied().collect();
     for name in &names {
         for capacity in [60, 200] {
@@ -62,12 +64,13 @@ fn a_shadow_hits_what_a_replay_hits() {
     assert!(prepared.shadow(&mut set, &mut SilentHost).unwrap());
     set.check_integrity().unwrap();
     assert_eq!(set.followed(), 0);
-    let mut shadows = set.shadows().iter();
+    let counted = set.counts();
+    let mut shadows = counted.iter();
     for name in names {
         for capacity in [60, 200] {
             let replayed = prepared.replay(Some(capacity), policy(name), &mut SilentHost);
             let replayed = replayed.unwrap().unwrap();
-            let counts = shadows.next().unwrap().counts();
+            let counts = shadows.next().unwrap();
             assert_eq!(counts.query_tokens, replayed.input_tokens, "{name}");
             let apart = counts.hit_tokens.abs_diff(replayed.hit_tokens);
             // The others go by the clock or by single victims, and a replay takes blocks one by one.
@@ -88,15 +91,16 @@ fn a_stride_of_eight_is_near() {
     let plan = trace.plan(Mode::Engine);
     let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
     let counts = |stride: u32| {
-        let mut set = ShadowSet::new(Grain { block_size: BLOCK, stride, chained: true }).unwrap();
+        let mut set =
+            ShadowSet::new(Grain { block_size: BLOCK, stride, chained: true, reserved: 0 }, None)
+                .unwrap();
         for name in ["lru", "lfu", "slru"] {
             set.add(200, policy(name)).unwrap();
         }
         prepared.shadow(&mut set, &mut SilentHost).unwrap();
-        let rates = set.shadows().iter().map(|shadow| {
-            let counts = shadow.counts();
-            counts.hit_tokens as f64 / counts.query_tokens as f64
-        });
+        let counted = set.counts();
+        let rates =
+            counted.iter().map(|counts| counts.hit_tokens as f64 / counts.query_tokens as f64);
         rates.collect::<Vec<f64>>()
     };
     let (all, some) = (counts(1), counts(4));

@@ -11,13 +11,15 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvframe_core::shadow::{Counts, Grain, ShadowSet as Core};
+use kvframe_core::shadow::{Batching, Counts, Grain, ShadowSet as Core};
 use kvframe_trace::Mode;
 use kvframe_trace::replay::PreparedTrace;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use self::steps::{BegunTuple, ProgressTuple, step_of};
+use self::steps::{
+    ArrivedTuple, BegunTuple, GeneratedTuple, ProgressTuple, progressed_of, step_of,
+};
 use self::worker::Worker;
 use crate::args::{BlockSize, Capacity};
 use crate::driven::Interrupts;
@@ -29,6 +31,10 @@ use crate::trace::Trace;
 
 /// (policy or driver, its options, blocks of the engine).
 type ShadowTuple<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyDict>>, Capacity);
+
+/// Requests at once, tokens of a step, whether it is asynchronous, whether whole prompts have to fit, share of
+/// blocks that stay free.
+type BatchingTuple = (u32, u32, bool, bool, f64);
 
 /// What a shadow has counted, in the order of `kvframe.shadow.ShadowCounts`.
 type CountsTuple = (u64, u64, u64, u64, u64, u64, u64, u64, u64);
@@ -44,30 +50,35 @@ pub struct ShadowSet {
 
 #[pymethods]
 impl ShadowSet {
-    /// A set of `shadows`; `backlog` steps wait for the thread at the most.
+    /// Sets of shadows, each with its own stride; `backlog` steps wait for the thread at the most.
     #[new]
-    #[pyo3(signature = (shadows, *, block_size, stride, chained, backlog))]
+    #[pyo3(signature = (sets, *, block_size, chained, reserved, batching, backlog))]
     fn new(
         py: Python<'_>,
-        shadows: Vec<ShadowTuple<'_>>,
+        sets: Vec<(u32, Vec<ShadowTuple<'_>>)>,
         block_size: BlockSize,
-        stride: u32,
         chained: bool,
+        reserved: u32,
+        batching: Option<BatchingTuple>,
         backlog: usize,
     ) -> PyResult<Self> {
-        let grain = Grain { block_size: block_size.0, stride, chained };
-        let mut set = Core::new(grain).map_err(|e| from_core(py, &e))?;
-        let mut outside = Vec::new();
-        for (policy, options, capacity) in shadows {
-            let made = make_policy(py, &policy, options.as_ref())?;
-            if matches!(made.outside, Outside::Python(_)) {
-                let limit = "is in Python: a shadow runs beside the interpreter, and takes built-in and compiled policies";
-                return Err(usage(py, format!("policy {}: {limit}", made.name)));
+        let (mut made, mut outside) = (Vec::new(), Vec::new());
+        for (stride, shadows) in sets {
+            let grain = Grain { block_size: block_size.0, stride, chained, reserved };
+            let mut set =
+                Core::new(grain, batching.map(batching_of)).map_err(|e| from_core(py, &e))?;
+            for (policy, options, capacity) in shadows {
+                let made = make_policy(py, &policy, options.as_ref())?;
+                if matches!(made.outside, Outside::Python(_)) {
+                    let limit = "is in Python: a shadow runs beside the interpreter, and takes built-in and compiled policies";
+                    return Err(usage(py, format!("policy {}: {limit}", made.name)));
+                }
+                set.add(capacity.0, made.eviction).map_err(|e| from_core(py, &e))?;
+                outside.push(made.outside);
             }
-            set.add(capacity.0, made.eviction).map_err(|e| from_core(py, &e))?;
-            outside.push(made.outside);
+            made.push(set);
         }
-        let worker = Worker::start(set, backlog);
+        let worker = Worker::start(made, backlog);
         Ok(Self { worker, _outside: outside, forks: fork::generation() })
     }
 
@@ -81,14 +92,32 @@ impl ShadowSet {
         begun: Vec<BegunTuple>,
     ) -> PyResult<()> {
         self.check_fork(py)?;
-        self.worker.post(step_of(ended, grown, preempted, begun));
+        self.worker.post_step(step_of(ended, grown, preempted, begun));
         Ok(())
     }
 
-    /// The engine has reset its prefix cache.
-    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+    /// What came of the engine's steps up to `step`; never waits.
+    #[allow(clippy::too_many_arguments, reason = "a crossing takes all lists at once")]
+    fn advance(
+        &self,
+        py: Python<'_>,
+        step: u64,
+        rests: bool,
+        arrived: Vec<ArrivedTuple>,
+        found: Vec<(u64, u32)>,
+        running: Vec<GeneratedTuple>,
+        ended: Vec<GeneratedTuple>,
+    ) -> PyResult<()> {
         self.check_fork(py)?;
-        self.worker.post_reset();
+        let told = progressed_of((step, rests), arrived, found, running, ended);
+        self.worker.post_progressed(told);
+        Ok(())
+    }
+
+    /// The engine has reset its prefix cache, after that step.
+    fn reset(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+        self.check_fork(py)?;
+        self.worker.post_reset(step);
         Ok(())
     }
 
@@ -99,7 +128,12 @@ impl ShadowSet {
         let mut interrupts = Interrupts::default();
         let ran = py.detach(|| {
             let prepared = PreparedTrace::new(&trace.inner, Mode::Engine, &plan);
-            self.worker.with_set(|set| prepared.shadow(set, &mut interrupts))
+            self.worker.with_sets(|sets| {
+                for set in sets {
+                    prepared.shadow(set, &mut interrupts)?;
+                }
+                Ok(())
+            })
         });
         ran.map_err(|e| from_core(py, &e))?;
         interrupts.raised()
@@ -152,6 +186,12 @@ impl ShadowSet {
         let belongs = "belongs to the parent of a fork; make one in the child";
         Err(raise(py, "HandleError", format!("this set of shadows {belongs}")))
     }
+}
+
+fn batching_of(
+    (max_requests, max_tokens, asynchronous, fits_whole, watermark): BatchingTuple,
+) -> Batching {
+    Batching { max_requests, max_tokens, asynchronous, fits_whole, watermark }
 }
 
 fn tuple_of(counts: &Counts) -> CountsTuple {

@@ -7,21 +7,58 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kvframe_core::Error;
-use kvframe_core::shadow::{Counts, Progress, Shadow, ShadowSet, Step};
+use kvframe_core::shadow::{Counts, Generated, Progress, Progressed, ShadowSet, Step};
 
 /// How often the thread looks for steps.
 const PAUSE: Duration = Duration::from_millis(5);
 
 enum Message {
     Step(Step),
-    Reset,
+    Progressed(Progressed),
+    Reset(u64),
+}
+
+impl Message {
+    /// Requests that begin or come with it, and all requests that it names.
+    fn named(&self) -> (usize, Vec<u64>) {
+        match self {
+            Self::Step(step) => {
+                let progressed = step.ended.iter().chain(&step.grown).map(|one| one.id);
+                let began = step.begun.iter().map(|one| one.id);
+                let preempted = step.preempted.iter().copied();
+                (step.begun.len(), progressed.chain(preempted).chain(began).collect())
+            }
+            Self::Progressed(told) => {
+                let generated = told.ended.iter().chain(&told.running).map(|one| one.id);
+                let came = told.arrived.iter().map(|one| one.id);
+                let found = told.found.iter().map(|one| one.0);
+                (told.arrived.len(), generated.chain(found).chain(came).collect())
+            }
+            Self::Reset(_) => (0, Vec::new()),
+        }
+    }
+
+    /// These requests end with it.
+    fn let_go(&mut self, lost: Vec<u64>) {
+        match self {
+            Self::Step(step) => {
+                let gone = lost.into_iter().map(|id| Progress { id, ..Progress::default() });
+                step.ended.splice(0..0, gone);
+            }
+            Self::Progressed(told) => {
+                let gone = lost.into_iter().map(|id| Generated { id, ..Generated::default() });
+                told.ended.extend(gone);
+            }
+            Self::Reset(_) => (),
+        }
+    }
 }
 
 #[derive(Default)]
 struct Inbox {
     messages: Vec<Message>,
     /// Requests of which a step was left out: the shadows let them go with the next that fits.
-    lost: Vec<Progress>,
+    lost: Vec<u64>,
     dropped: u64,
     /// The thread has taken messages, and is not done.
     busy: bool,
@@ -35,10 +72,10 @@ struct Shared {
     hurry: Condvar,
     caught_up: Condvar,
     counts: Mutex<Vec<Counts>>,
-    set: Mutex<ShadowSet>,
+    sets: Mutex<Vec<ShadowSet>>,
 }
 
-/// A set of shadows, its thread and its queue.
+/// Sets of shadows that are told the same, their thread and its queue.
 pub struct Worker {
     shared: Arc<Shared>,
     backlog: usize,
@@ -51,14 +88,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Worker {
-    pub fn start(set: ShadowSet, backlog: usize) -> Self {
-        let counts = set.shadows().iter().map(Shadow::counts).collect();
+    /// The counts of the sets follow each other.
+    pub fn start(sets: Vec<ShadowSet>, backlog: usize) -> Self {
+        let counts = counts_of(&sets);
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
             hurry: Condvar::new(),
             caught_up: Condvar::new(),
             counts: Mutex::new(counts),
-            set: Mutex::new(set),
+            sets: Mutex::new(sets),
         });
         let theirs = Arc::clone(&shared);
         let named = std::thread::Builder::new().name("kvframe-shadow".into());
@@ -68,28 +106,36 @@ impl Worker {
         Self { shared, backlog, thread: Mutex::new(thread.ok()) }
     }
 
-    /// Leaves a step for the thread. A step that does not fit is left out, with the requests that it names.
-    pub fn post(&self, mut step: Step) {
+    /// Leaves a step for the thread. One that does not fit is left out, with the requests that it names.
+    pub fn post_step(&self, step: Step) {
+        self.post(Message::Step(step));
+    }
+
+    /// The same of several steps.
+    pub fn post_progressed(&self, told: Progressed) {
+        self.post(Message::Progressed(told));
+    }
+
+    /// A reset is rare, and never left out.
+    pub fn post_reset(&self, step: u64) {
+        lock(&self.shared.inbox).messages.push(Message::Reset(step));
+    }
+
+    fn post(&self, mut message: Message) {
         let mut inbox = lock(&self.shared.inbox);
         if inbox.closed || inbox.failure.is_some() {
             return;
         }
         if inbox.messages.len() >= self.backlog {
-            inbox.dropped += step.begun.len() as u64;
-            let named = step.ended.iter().chain(&step.grown).map(|progress| progress.id);
-            let named = named.chain(step.preempted).chain(step.begun.iter().map(|begun| begun.id));
-            inbox.lost.extend(named.map(|id| Progress { id, ..Progress::default() }));
+            let (came, named) = message.named();
+            inbox.dropped += came as u64;
+            inbox.lost.extend(named);
             return;
         }
         if !inbox.lost.is_empty() {
-            step.ended.splice(0..0, std::mem::take(&mut inbox.lost));
+            message.let_go(std::mem::take(&mut inbox.lost));
         }
-        inbox.messages.push(Message::Step(step));
-    }
-
-    pub fn post_reset(&self) {
-        // It is rare, and must not be left out.
-        lock(&self.shared.inbox).messages.push(Message::Reset);
+        inbox.messages.push(message);
     }
 
     /// Waits until the queue is empty. False if the time was too short.
@@ -121,16 +167,16 @@ impl Worker {
         lock(&self.shared.inbox).failure.clone()
     }
 
-    /// Work on the set itself, between the steps that are posted.
-    pub fn with_set<T>(&self, work: impl FnOnce(&mut ShadowSet) -> T) -> T {
-        let mut set = lock(&self.shared.set);
-        let done = work(&mut set);
-        self.shared.publish(&set);
+    /// Work on the sets themselves, between the steps that are posted.
+    pub fn with_sets<T>(&self, work: impl FnOnce(&mut [ShadowSet]) -> T) -> T {
+        let mut sets = lock(&self.shared.sets);
+        let done = work(&mut sets);
+        self.shared.publish(&sets);
         done
     }
 
     pub fn check_integrity(&self) -> Result<(), Error> {
-        lock(&self.shared.set).check_integrity()
+        lock(&self.shared.sets).iter().try_for_each(ShadowSet::check_integrity)
     }
 
     /// Ends the thread.
@@ -185,16 +231,23 @@ impl Shared {
     }
 
     fn work(&self, messages: Vec<Message>) -> Result<(), Error> {
-        let mut set = lock(&self.set);
-        let worked = messages.iter().try_for_each(|message| match message {
-            Message::Step(step) => set.step(step),
-            Message::Reset => set.reset(),
+        let mut sets = lock(&self.sets);
+        let worked = messages.iter().try_for_each(|message| {
+            sets.iter_mut().try_for_each(|set| match message {
+                Message::Step(step) => set.step(step),
+                Message::Progressed(told) => set.advance(told),
+                Message::Reset(step) => set.reset(*step),
+            })
         });
-        self.publish(&set);
+        self.publish(&sets);
         worked
     }
 
-    fn publish(&self, set: &ShadowSet) {
-        *lock(&self.counts) = set.shadows().iter().map(Shadow::counts).collect();
+    fn publish(&self, sets: &[ShadowSet]) {
+        *lock(&self.counts) = counts_of(sets);
     }
+}
+
+fn counts_of(sets: &[ShadowSet]) -> Vec<Counts> {
+    sets.iter().flat_map(ShadowSet::counts).collect()
 }

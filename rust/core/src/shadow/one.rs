@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::Grain;
 use super::pool::{Held, ShadowPool};
 use super::requests::Requests;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::policy::Eviction;
 
 /// What a shadow has counted. Requests count once, when they first begin.
@@ -25,7 +25,8 @@ pub struct Counts {
     pub equal_requests: u64,
     /// Requests that a pool of this size could never hold; they hit nothing.
     pub too_large: u64,
-    /// Requests that this pool preempted and the engine did not.
+    /// Times that this pool preempted a request and the engine did not; where a shadow makes up its own steps,
+    /// all times.
     pub preemptions: u64,
     /// Cached blocks that were evicted, of the engine's size.
     pub evictions: u64,
@@ -43,7 +44,7 @@ struct Waiting {
 
 /// A policy and a size beside the real ones.
 #[derive(Debug)]
-pub struct Shadow {
+pub(super) struct Shadow {
     grain: Grain,
     pool: ShadowPool,
     /// Requests that hold blocks, by the engine's number.
@@ -59,14 +60,9 @@ pub struct Shadow {
 
 impl Shadow {
     pub(super) fn new(capacity: u32, grain: Grain, policy: Box<dyn Eviction>) -> Result<Self> {
-        let blocks = (capacity + grain.stride / 2) / grain.stride;
-        if blocks == 0 {
-            let limit = format!("must be at least {}", grain.stride.div_ceil(2));
-            return Err(Error::Invalid { what: "capacity", value: capacity.to_string(), limit });
-        }
         Ok(Self {
             grain,
-            pool: ShadowPool::new(blocks, grain.tokens(), grain.chained, policy)?,
+            pool: ShadowPool::new(capacity, grain, policy)?,
             held: HashMap::new(),
             running: Vec::new(),
             line: VecDeque::new(),
@@ -116,17 +112,16 @@ impl Shadow {
             self.count(waiting, requests, 0);
             return Ok(true);
         }
-        let known = (request.findable as usize).min(request.keys.len());
-        let found = self.pool.find(&request.keys[..known]);
+        let found = self.pool.find(request.findable());
         let hits = found.len() as u32;
         if !self.pool.has_room(request.whole - hits, &found) {
             return Ok(false);
         }
         let mut held = self.pool.hold(found, request.info());
         self.pool.obtain(&mut held, rows.saturating_sub(hits))?;
-        self.pool.commit(&mut held, &request.keys[..request.computed as usize], request.info());
+        self.pool.commit(&mut held, request.computed(), request.info());
         if request.ended {
-            self.pool.release(&held)?;
+            self.pool.release(&mut held)?;
         } else {
             self.held.insert(waiting.id, held);
             self.running.push(waiting.id);
@@ -137,24 +132,24 @@ impl Shadow {
 
     fn count(&mut self, waiting: Waiting, requests: &Requests, hits: u32) {
         let Some(request) = requests.get(waiting.id).filter(|_| waiting.counts) else { return };
-        let tokens = hits * self.grain.tokens();
+        let tokens = request.found(hits, &requests.sampler) * self.grain.block_size;
         self.counts.requests += 1;
         self.counts.query_tokens += u64::from(request.tokens);
         self.counts.hit_tokens += u64::from(tokens);
-        self.counts.found_tokens += u64::from(request.found);
-        self.counts.equal_requests += u64::from(tokens == request.found);
+        self.counts.found_tokens += u64::from(request.really_found);
+        self.counts.equal_requests += u64::from(tokens == request.really_found);
     }
 
     /// A running request got slots.
     pub(super) fn grow(&mut self, id: u64, requests: &mut Requests) -> Result<()> {
         let Some(request) = requests.get(id) else { return Ok(()) };
-        let (rows, computed) = (request.rows, request.computed as usize);
+        let rows = request.rows;
         while let Some(held) = self.held.get_mut(&id) {
             let more = rows.saturating_sub(held.rows());
             if self.pool.has_room(more, &[]) {
                 self.pool.obtain(held, more)?;
                 if let Some(request) = requests.get(id) {
-                    self.pool.commit(held, &request.keys[..computed], request.info());
+                    self.pool.commit(held, request.computed(), request.info());
                 }
                 break;
             }
@@ -183,7 +178,7 @@ impl Shadow {
     /// A request has ended; if it is in line, it still runs when its turn comes.
     pub(super) fn end(&mut self, id: u64, requests: &mut Requests) -> Result<()> {
         if let (Some(held), Some(request)) = (self.held.get_mut(&id), requests.get(id)) {
-            self.pool.commit(held, &request.keys[..request.computed as usize], request.info());
+            self.pool.commit(held, request.computed(), request.info());
             self.stop(id)?;
         }
         Ok(())
@@ -196,7 +191,7 @@ impl Shadow {
 
     fn let_go(&mut self, id: u64) -> Result<()> {
         match self.held.remove(&id) {
-            Some(held) => self.pool.release(&held),
+            Some(mut held) => self.pool.release(&mut held),
             None => Ok(()),
         }
     }
@@ -206,6 +201,6 @@ impl Shadow {
     }
 
     pub(super) fn check_integrity(&self) -> Result<()> {
-        self.pool.check_integrity(self.held.values().map(|held| held.pending).sum())
+        self.pool.check_integrity(self.held.values().map(|held| held.pending.len()).sum())
     }
 }

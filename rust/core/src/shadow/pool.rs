@@ -1,9 +1,11 @@
-//! The blocks of one shadow. Only findable blocks have an id. Blocks in use that are not findable are only
-//! counted.
+//! The blocks of one shadow. They are taken and given back in the order in which an engine does it.
 
+use std::collections::VecDeque;
+
+use super::Grain;
+use super::keys::Keys;
 use crate::error::{Error, Result};
-use crate::hash::{HashAlgo, Key};
-use crate::index::{HashIndex, KeyMatch};
+use crate::hash::Key;
 use crate::policy::{Consult, Eviction, RemovalCause};
 use crate::pool::{BlockId, NIL, State};
 use crate::tier::{Place, RequestInfo, TierPolicy};
@@ -13,57 +15,58 @@ use crate::tier::{Place, RequestInfo, TierPolicy};
 pub(super) struct Held {
     /// Findable ones, from the start of its prefix on.
     pub blocks: Vec<BlockId>,
-    /// The number of the others.
-    pub pending: u32,
+    /// The others, in the order of its block table.
+    pub pending: VecDeque<BlockId>,
 }
 
 impl Held {
     pub fn rows(&self) -> u32 {
-        self.blocks.len() as u32 + self.pending
+        (self.blocks.len() + self.pending.len()) as u32
     }
 }
 
 #[derive(Debug)]
 pub(super) struct ShadowPool {
     tier: TierPolicy,
-    index: HashIndex,
-    /// Blocks in use that are not findable.
-    pending: u32,
+    index: Keys,
+    /// Blocks that no request may have.
+    reserved: u32,
     chained: bool,
     pub evictions: u64,
 }
 
 impl ShadowPool {
-    pub fn new(
-        capacity: u32,
-        block_size: u32,
-        chained: bool,
-        policy: Box<dyn Eviction>,
-    ) -> Result<Self> {
-        let tier = TierPolicy::new(capacity, block_size, policy)?;
-        // The engine made the keys, so they are not compared with tokens.
-        let index = HashIndex::new(HashAlgo::Sha256, block_size, capacity);
-        Ok(Self { tier, index, pending: 0, chained, evictions: 0 })
+    /// A pool for `capacity` blocks of the engine.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if that is less than a block here; [`Error::PolicyRefused`].
+    pub fn new(capacity: u32, grain: Grain, policy: Box<dyn Eviction>) -> Result<Self> {
+        let nearest = |blocks: u32| (blocks + grain.stride / 2) / grain.stride;
+        let (rows, reserved) = (nearest(capacity), nearest(grain.reserved));
+        if rows == 0 {
+            let limit = format!("must be at least {}", grain.stride.div_ceil(2));
+            return Err(Error::Invalid { what: "capacity", value: capacity.to_string(), limit });
+        }
+        let mut tier = TierPolicy::new(rows + reserved, grain.tokens(), policy)?;
+        tier.take_blocks(reserved)?;
+        Ok(Self { tier, index: Keys::default(), reserved, chained: grain.chained, evictions: 0 })
     }
 
+    /// Blocks that requests may have.
     pub fn capacity(&self) -> u32 {
-        self.tier.pool().capacity()
+        self.tier.pool().capacity() - self.reserved
     }
 
     /// The longest prefix of `keys` that is cached.
     pub fn find(&self, keys: &[Key]) -> Vec<BlockId> {
-        let found = |&key: &Key| match self.index.find(self.tier.pool(), key, None) {
-            KeyMatch::Block(block) => Some(block),
-            _ => None,
-        };
-        keys.iter().map_while(found).collect()
+        keys.iter().map_while(|&key| self.index.find(key)).collect()
     }
 
     /// Whether `rows` blocks beside `found` ones can be had.
     pub fn has_room(&self, rows: u32, found: &[BlockId]) -> bool {
         let pool = self.tier.pool();
         let unowned = found.iter().filter(|&&block| pool.state(block) == State::Cached).count();
-        rows + self.pending + unowned as u32 <= pool.available()
+        rows + unowned as u32 <= pool.available()
     }
 
     /// A request found `blocks`, and holds them.
@@ -71,46 +74,39 @@ impl ShadowPool {
         if !blocks.is_empty() {
             self.tier.own(&blocks, info);
         }
-        Held { blocks, pending: 0 }
+        Held { blocks, pending: VecDeque::new() }
     }
 
     /// `rows` blocks more for a request; there must be room.
     pub fn obtain(&mut self, held: &mut Held, rows: u32) -> Result<()> {
-        let free = self.tier.pool().free() - self.pending;
-        self.evict(rows.saturating_sub(free))?;
-        self.pending += rows;
-        held.pending += rows;
-        Ok(())
-    }
-
-    fn evict(&mut self, n: u32) -> Result<()> {
-        if n == 0 {
+        if rows == 0 {
             return Ok(());
         }
-        let victims = loop {
-            match self.tier.victims(n, &[]) {
+        let (blocks, evicted) = loop {
+            match self.tier.take_blocks(rows) {
                 Err(Error::NeedVictims { n }) if self.tier.decide(n) => {}
-                settled => break settled?.unwrap_or_default(),
+                settled => break settled?,
             }
         };
         self.tier.settle_choice();
-        self.evictions += victims.len() as u64;
-        for block in victims {
-            self.index.remove(self.tier.pool(), block);
+        self.evictions += evicted as u64;
+        for &block in &blocks[blocks.len() - evicted..] {
+            self.index.remove(self.tier.pool().key(block), block);
         }
+        held.pending.extend(blocks);
         Ok(())
     }
 
     /// The next blocks of a request become findable, up to `keys`, which are those of all its blocks.
     pub fn commit(&mut self, held: &mut Held, keys: &[Key], info: RequestInfo<'_>) {
         let mut at = held.blocks.len();
-        while at < keys.len() && held.pending > 0 {
+        while at < keys.len() && !held.pending.is_empty() {
             let copy = if self.chained { self.find(&keys[at..]) } else { Vec::new() };
             if copy.is_empty() {
                 // New blocks end at the first key that is findable already.
-                let is_new = |&&key: &&Key| !self.chained || self.find(&[key]).is_empty();
+                let is_new = |&&key: &&Key| !self.chained || self.index.find(key).is_none();
                 let fresh = keys[at..].iter().take_while(is_new).count();
-                let new = fresh.min(held.pending as usize);
+                let new = fresh.min(held.pending.len());
                 self.enter(held, &keys[at..at + new], info);
             } else {
                 self.join(held, copy, info);
@@ -121,30 +117,28 @@ impl ShadowPool {
 
     /// Pending blocks of a request are found under `keys` from now on.
     fn enter(&mut self, held: &mut Held, keys: &[Key], info: RequestInfo<'_>) {
-        self.pending -= keys.len() as u32;
-        held.pending -= keys.len() as u32;
         let parent = held.blocks.last().copied().unwrap_or(NIL);
         let place = Place { parent, depth: held.blocks.len() as u32, chained: self.chained };
-        for (block, &key) in self.tier.enter(keys, place, info).into_iter().zip(keys) {
-            if let KeyMatch::Block(other) = self.index.store(self.tier.pool(), block, key, None) {
-                self.tier.note_copies([block, other]);
-            }
-            held.blocks.push(block);
+        let blocks: Vec<BlockId> = held.pending.drain(..keys.len()).collect();
+        self.tier.enter(&blocks, keys, place, info);
+        for (&block, &key) in blocks.iter().zip(keys) {
+            self.index.insert(key, block);
         }
+        held.blocks.extend(blocks);
     }
 
     /// Replaces a request's own pending blocks by those that another request computed for the same keys.
     fn join(&mut self, held: &mut Held, mut copy: Vec<BlockId>, info: RequestInfo<'_>) {
-        copy.truncate(held.pending as usize);
-        self.pending -= copy.len() as u32;
-        held.pending -= copy.len() as u32;
+        copy.truncate(held.pending.len());
+        let own: Vec<BlockId> = held.pending.drain(..copy.len()).collect();
+        self.tier.give_back(&own);
         self.tier.own(&copy, info);
         held.blocks.extend(copy);
     }
 
     /// A request lets its blocks go; those that are findable stay cached.
-    pub fn release(&mut self, held: &Held) -> Result<()> {
-        self.pending -= held.pending;
+    pub fn release(&mut self, held: &mut Held) -> Result<()> {
+        self.tier.give_back(held.pending.make_contiguous());
         self.tier.release(&held.blocks)
     }
 
@@ -155,20 +149,22 @@ impl ShadowPool {
         let mut cached: Vec<BlockId> = cached.collect();
         // A block is forgotten after the blocks that follow it.
         cached.sort_by_key(|&block| std::cmp::Reverse(pool.depth(block)));
-        cached.retain(|&block| self.index.remove(self.tier.pool(), block));
+        for &block in &cached {
+            self.index.remove(self.tier.pool().key(block), block);
+        }
         self.tier.remove(&cached, RemovalCause::Invalidated)
     }
 
     /// The pool against its policy and its index.
-    pub fn check_integrity(&self, pending: u32) -> Result<()> {
+    pub fn check_integrity(&self, held: usize) -> Result<()> {
         self.tier.check_integrity()?;
         let pool = self.tier.pool();
-        let findable = (0..pool.created()).filter(|&block| pool.is_findable(block)).count();
-        if self.pending != pending || self.pending > pool.free() || findable != self.index.len() {
+        let count = |state| (0..pool.created()).filter(|&b| pool.state(b) == state).count();
+        let pending = count(State::Pending);
+        let findable = count(State::Cached) + count(State::Committed);
+        if pending != held + self.reserved as usize || findable != self.index.len() {
             return Err(Error::Integrity(format!(
-                "shadow: {} pending, {pending} held, {} free; {findable} findable, {} in the index",
-                self.pending,
-                pool.free(),
+                "shadow: {pending} pending, {held} held; {findable} findable, {} in the index",
                 self.index.len()
             )));
         }

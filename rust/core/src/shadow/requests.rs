@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::Grain;
+use super::sample::{Sample, Sampler};
 use super::step::{Begun, Progress};
 use crate::hash::Key;
 use crate::sequence::Meta;
@@ -11,26 +12,24 @@ use crate::tier::RequestInfo;
 /// A request as far as the engine has come with it; lengths in blocks are of the shadows' blocks.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    /// Keys of its full blocks.
-    pub keys: Vec<Key>,
-    /// Blocks that may be found.
-    pub findable: u32,
+    /// Its followed blocks.
+    sample: Sample,
+    /// Blocks of the engine that may be found.
+    findable: u32,
     /// Blocks that it has.
     pub rows: u32,
     /// Blocks that are findable, as far as they have keys.
-    pub computed: u32,
+    computed: usize,
     /// Blocks that all its known tokens need.
     pub whole: u32,
     /// Tokens that are known.
     pub tokens: u32,
     /// Tokens that the engine has found.
-    pub found: u32,
+    pub really_found: u32,
     /// Whether it has ended; a shadow in which it still waits runs it afterwards.
     pub ended: bool,
     /// Shadows in which it waits.
     pub waits_in: u32,
-    /// Keys of the engine's blocks that were given.
-    given: u32,
     meta: Meta,
 }
 
@@ -40,16 +39,25 @@ impl Tracked {
         RequestInfo { meta: self.meta, tokens: self.tokens, next_use: &[] }
     }
 
-    fn take_keys(&mut self, keys: &[Key], stride: u32) {
-        let fine = self.given + 1..;
-        let kept = keys.iter().zip(fine).filter(|(_, place)| place.is_multiple_of(stride));
-        self.keys.extend(kept.map(|(&key, _)| key));
-        self.given += keys.len() as u32;
+    /// Keys of blocks that may be found.
+    pub fn findable(&self) -> &[Key] {
+        &self.sample.keys()[..self.sample.known(self.findable)]
+    }
+
+    /// How many blocks of the engine are found where so many followed ones are.
+    pub fn found(&self, rows: u32, sampler: &Sampler) -> u32 {
+        self.sample.found(rows, self.findable, false, sampler)
+    }
+
+    /// Keys of blocks that are findable.
+    pub fn computed(&self) -> &[Key] {
+        &self.sample.keys()[..self.computed]
     }
 
     fn reach(&mut self, slots: u32, computed: u32, grain: Grain) {
-        self.computed = (computed / grain.tokens()).min(self.keys.len() as u32);
-        self.rows = grain.rows(slots).max(self.computed);
+        self.computed = self.sample.known(computed / grain.block_size);
+        let rows = self.sample.within(slots.div_ceil(grain.block_size));
+        self.rows = rows.max(self.computed as u32);
         self.whole = self.whole.max(self.rows);
     }
 }
@@ -58,12 +66,16 @@ impl Tracked {
 #[derive(Debug)]
 pub(super) struct Requests {
     grain: Grain,
+    /// Which of their blocks are followed.
+    pub sampler: Sampler,
+    /// Requests that began so far.
+    began: u64,
     by_id: HashMap<u64, Tracked>,
 }
 
 impl Requests {
     pub fn new(grain: Grain) -> Self {
-        Self { grain, by_id: HashMap::new() }
+        Self { grain, sampler: Sampler::new(grain.stride), began: 0, by_id: HashMap::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -78,20 +90,20 @@ impl Requests {
     pub fn begin(&mut self, begun: &Begun) {
         let grain = self.grain;
         let waits_in = self.get(begun.id).map_or(0, |before| before.waits_in);
+        self.began += 1;
+        let sample = Sample::new(self.began, &begun.keys, &mut self.sampler);
         let mut tracked = Tracked {
-            keys: Vec::with_capacity(begun.keys.len() / grain.stride as usize + 1),
-            findable: begun.findable / grain.tokens(),
+            findable: begun.findable / grain.block_size,
             rows: 0,
             computed: 0,
-            whole: grain.rows(begun.tokens),
+            whole: sample.within(begun.tokens.div_ceil(grain.block_size)),
+            sample,
             tokens: begun.tokens,
-            found: begun.found,
+            really_found: begun.found,
             ended: false,
             waits_in,
-            given: 0,
             meta: begun.meta,
         };
-        tracked.take_keys(&begun.keys, grain.stride);
         tracked.reach(begun.slots, begun.computed, grain);
         self.by_id.insert(begun.id, tracked);
     }
@@ -100,7 +112,7 @@ impl Requests {
     pub fn advance(&mut self, progress: &Progress) -> bool {
         let grain = self.grain;
         let Some(tracked) = self.by_id.get_mut(&progress.id) else { return false };
-        tracked.take_keys(&progress.keys, grain.stride);
+        tracked.sample.extend(&progress.keys, &mut self.sampler);
         tracked.reach(progress.slots, progress.computed, grain);
         true
     }

@@ -52,3 +52,52 @@ pub struct Step {
     /// Requests that began, in order.
     pub begun: Vec<Begun>,
 }
+
+/// A request has come to the engine, and waits.
+#[derive(Debug, Clone, Default)]
+pub struct Arrived {
+    /// The engine's number for it.
+    pub id: u64,
+    /// The first step that may schedule it.
+    pub step: u64,
+    /// Whether the engine had no other request then: it has rested, for a time that is not known.
+    pub after_rest: bool,
+    /// Keys of the full blocks of its prompt.
+    pub keys: Vec<Key>,
+    /// Tokens of its prompt.
+    pub tokens: u32,
+    /// Tokens that it generates at the most.
+    pub most_outputs: u32,
+    /// Whether it looks in the cache.
+    pub reads: bool,
+    /// What policies may know of it.
+    pub meta: Meta,
+}
+
+/// How much a request has generated.
+#[derive(Debug, Clone, Default)]
+pub struct Generated {
+    /// The engine's number for it.
+    pub id: u64,
+    /// Keys of full blocks that were not known before, the next in the order of its prefix.
+    pub keys: Vec<Key>,
+    /// Tokens that it has generated.
+    pub outputs: u32,
+}
+
+/// What came of some steps of an engine whose way of making up steps is known ([`super::Batching`]).
+#[derive(Debug, Clone, Default)]
+pub struct Progressed {
+    /// The last of these steps; they are numbered from 1 on.
+    pub step: u64,
+    /// Whether the engine has no requests after it.
+    pub rests: bool,
+    /// Requests that came, in order.
+    pub arrived: Vec<Arrived>,
+    /// Requests that began for the first time, and the tokens that the engine has found of each.
+    pub found: Vec<(u64, u32)>,
+    /// Running requests.
+    pub running: Vec<Generated>,
+    /// Requests that have ended.
+    pub ended: Vec<Generated>,
+}

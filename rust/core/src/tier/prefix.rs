@@ -1,6 +1,7 @@
 //! Blocks of one request that become findable together.
 
 use super::{RequestInfo, TierPolicy};
+use crate::error::Result;
 use crate::hash::Key;
 use crate::policy::View;
 use crate::pool::{BlockId, NIL};
@@ -17,25 +18,58 @@ pub(crate) struct Place {
 }
 
 impl TierPolicy {
-    /// Makes `keys` findable in as many free blocks, which the caller knows to be there, owned once each.
+    /// Takes `n` blocks, which there must be: free ones first, last freed first, then victims. They have an
+    /// owner now, and hold nothing. The second number says how many were evicted, which come last.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`](crate::Error::NeedVictims), for a policy outside the core: find them and call
+    /// again.
+    pub(crate) fn take_blocks(&mut self, n: u32) -> Result<(Vec<BlockId>, usize)> {
+        let free = self.pool.free();
+        let mut blocks = Vec::with_capacity(n as usize);
+        let victims = match n.saturating_sub(free) {
+            0 => Vec::new(),
+            short => self.victims(short, &[])?.unwrap_or_default(),
+        };
+        // They lie on top of the free list, and come after what was free before.
+        for _ in &victims {
+            let _ = self.pool.take(0);
+        }
+        while blocks.len() < n.min(free) as usize
+            && let Some(block) = self.pool.take(0)
+        {
+            blocks.push(block);
+        }
+        let evicted = victims.len();
+        blocks.extend(victims);
+        self.policy.take(&blocks);
+        Ok((blocks, evicted))
+    }
+
+    /// The owner of such blocks leaves them, and they still hold nothing: the last is taken first again.
+    pub(crate) fn give_back(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.pool.unshare(block);
+            self.pool.put_back(block);
+        }
+    }
+
+    /// Makes `blocks`, which have an owner and hold nothing, findable under as many keys.
     pub(crate) fn enter(
         &mut self,
+        blocks: &[BlockId],
         keys: &[Key],
         place: Place,
         known: RequestInfo<'_>,
-    ) -> Vec<BlockId> {
+    ) {
         self.tick();
-        let (mut blocks, mut parent) = (Vec::with_capacity(keys.len()), place.parent);
-        for (&key, depth) in keys.iter().zip(place.depth..) {
+        let mut parent = place.parent;
+        for ((&block, &key), depth) in blocks.iter().zip(keys).zip(place.depth..) {
             self.policy.on_miss(key, View { pool: &self.pool, now: self.now });
-            let Some(block) = self.pool.take(0) else { break };
-            self.policy.take(&[block]);
             self.pool.publish(block, key, if place.chained { parent } else { NIL }, depth);
-            blocks.push(block);
             parent = block;
         }
-        self.policy.insert(&blocks, known.access(), View { pool: &self.pool, now: self.now });
-        blocks
+        self.policy.insert(blocks, known.access(), View { pool: &self.pool, now: self.now });
     }
 
     /// A request found `blocks`, in the order of their prefix, and is an owner of each from now on.
@@ -50,12 +84,5 @@ impl TierPolicy {
         }
         let view = View { pool: &self.pool, now: self.now };
         self.policy.own(blocks, &self.moved, known.access(), view);
-    }
-
-    /// Another block was seen under the key of each of these.
-    pub(crate) fn note_copies(&mut self, blocks: [BlockId; 2]) {
-        for block in blocks {
-            self.pool.set_duplicated(block, true);
-        }
     }
 }

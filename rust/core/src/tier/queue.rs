@@ -69,29 +69,13 @@ impl BlockQueue {
     /// [`Error::NoCapacity`] if there are fewer; [`Error::NeedVictims`], for a policy outside the core: find
     /// them and call again.
     pub fn take(&mut self, n: u32) -> Result<Vec<BlockId>> {
-        let free = self.tier.pool.free();
         if n > self.available() {
             let (available, total) = (self.available(), self.tier.pool.capacity());
             let (needed, available, total) = (n.into(), available.into(), total.into());
             return Err(Error::NoCapacity { needed, available, total, coming: 0 });
         }
-        let mut blocks = Vec::with_capacity(n as usize);
-        let victims = match n.saturating_sub(free) {
-            0 => Vec::new(),
-            short => self.tier.victims(short, &[])?.unwrap_or_default(),
-        };
-        // They lie on top of the free list, and come after what was free before.
-        for _ in &victims {
-            let _ = self.tier.pool.take(0);
-        }
-        while blocks.len() < n.min(free) as usize
-            && let Some(block) = self.tier.pool.take(0)
-        {
-            blocks.push(block);
-        }
-        self.evictions += victims.len() as u64;
-        blocks.extend(victims);
-        self.tier.policy.take(&blocks);
+        let (blocks, evicted) = self.tier.take_blocks(n)?;
+        self.evictions += evicted as u64;
         Ok(blocks)
     }
 

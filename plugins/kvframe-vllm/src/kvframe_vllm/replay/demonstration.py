@@ -25,7 +25,7 @@ from typing import Any
 from kvframe.shadow import ShadowReport
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.mixed import OUTPUT, SHARES, mixed
-from kvframe_vllm.replay.shadow import with_shadows
+from kvframe_vllm.replay.shadowed import with_shadows
 from kvframe_vllm.switch import switch
 
 FIRST = "lru"

@@ -69,6 +69,7 @@ class Load:
         batch: Tokens of a step.
         block_size: Tokens of a block.
         asynchronous: Schedule a step before the last one's tokens are there, as vLLM serves.
+        order: vLLM's ``policy``, by which waiting requests are scheduled.
         scheduler_cls: vLLM's option of that name.
         additional_config: The same.
         connector: Fields of vLLM's ``kv_transfer_config``, or None.
@@ -82,6 +83,7 @@ class Load:
     batch: int = 2048
     block_size: int = 16
     asynchronous: bool = False
+    order: str = "fcfs"
     scheduler_cls: str | None = None
     additional_config: Mapping[str, Any] = field(default_factory=dict)
     connector: Mapping[str, Any] | None = None
@@ -105,6 +107,7 @@ def scheduler(load: Load) -> Any:
                 max_num_batched_tokens=load.batch,
                 max_model_len=MODEL["max_position_embeddings"],
                 is_encoder_decoder=False,
+                policy=load.order,
                 scheduler_cls=load.scheduler_cls,
                 async_scheduling=load.asynchronous,
             ),

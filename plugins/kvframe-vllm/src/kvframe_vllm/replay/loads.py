@@ -1,4 +1,7 @@
-"""Loads of different reuse, for measurements across loads: the same requests in every run."""
+"""Loads of different reuse, for measurements across loads: the same requests in every run.
+
+Each can be made a number of times larger: as many more requests, and prefixes, users, documents.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ LONGEST = 1900
 """Tokens of a prompt; a conversation that would exceed it begins anew."""
 
 
-def families() -> list[list[int]]:
+def families(scale: int = 1) -> list[list[int]]:
     """Prefixes of families among scans that share nothing."""
-    return Families().prompts()
+    return Families(requests=300 * scale, families=20 * scale).prompts()
 
 
-def chat(requests: int = 300, users: int = 40, seed: int = 11) -> list[list[int]]:
+def chat(scale: int = 1, seed: int = 11) -> list[list[int]]:
     """Conversations, each turn of which repeats the ones before and their answers."""
+    requests, users = 300 * scale, 40 * scale
     chance = random.Random(seed)
     system = _tokens(chance, 200)
     history = [list(system) for _ in range(users)]
@@ -37,8 +41,9 @@ def chat(requests: int = 300, users: int = 40, seed: int = 11) -> list[list[int]
     return prompts
 
 
-def documents(requests: int = 300, shelf: int = 24, seed: int = 13) -> list[list[int]]:
+def documents(scale: int = 1, seed: int = 13) -> list[list[int]]:
     """Questions on documents, of which most come round in turn, and one-off documents between."""
+    requests, shelf = 300 * scale, 24 * scale
     chance = random.Random(seed)
     texts = [_tokens(chance, chance.randrange(300, 700)) for _ in range(shelf)]
     prompts, turn = [], 0
@@ -63,7 +68,7 @@ def _tokens(chance: random.Random, n: int) -> list[int]:
     return [chance.randrange(VOCABULARY) for _ in range(n)]
 
 
-LOADS: Mapping[str, Callable[[], list[list[int]]]] = {
+LOADS: Mapping[str, Callable[..., list[list[int]]]] = {
     "families": families,
     "chat": chat,
     "documents": documents,

@@ -1,8 +1,9 @@
-"""``python -m kvframe_vllm.replay.shadow``: how far shadows are from runs with that policy.
+"""``python -m kvframe_vllm.replay.shadow``: how far shadows are from runs, and what they cost.
 
 Each load is served once by vLLM's scheduler under its own lru, with shadows beside it, and then
-once more for every policy and size that a shadow had. Writes ``results/shadow.json`` and the tables
-of ``SHADOW.md`` in the folder it is called in.
+once more for every policy and size that a shadow had. Sampling is measured in pools of 4,000 blocks
+under loads as much larger. Writes ``results/shadow.json`` and the tables of ``SHADOW.md`` in the
+folder it is called in, and fails where a bar is missed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import datetime
 import importlib.metadata
 import json
 import logging
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -23,83 +25,110 @@ from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.loads import LOADS
+from kvframe_vllm.replay.shadow_bars import BARS, missed
+from kvframe_vllm.replay.shadow_cost import TURNS, costs
 from kvframe_vllm.replay.shadow_page import page
+from kvframe_vllm.replay.shadowed import with_shadows
 
 POLICIES = (
     *("lru", "lfu", "lfuda", "slru", "arc"),
     *("s3-fifo", "w-tinylfu", "2q", "lirs", "mq"),
 )
 SIZES = (0.5, 1.0, 2.0)
-BLOCKS = {"families": 501, "chat": 501, "documents": 501}
-"""Of the real pool, the null block included."""
+BLOCKS = 500
+"""Of the pool, without the null block."""
+
+RUNNING, BATCH = 8, 2048
+"""Requests at once, and tokens of a step."""
 
 STRIDE = 8
+"""Of the sampled shadows, whose loads and pools are as many times larger."""
+
 RECORD, PAGE = Path("results") / "shadow.json", Path("SHADOW.md")
 
 
 def main() -> None:
-    """Measure, record, and write the page."""
+    """Measure, record, write the page, and fail where a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.shadow")
     parser.add_argument("--policies", default=",".join(POLICIES), help="names by comma")
     parser.add_argument("--loads", default=",".join(LOADS), help="names by comma")
-    parser.add_argument("--running", type=int, default=8, help="requests that run at once")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of the cost; 0 leaves it out")
     parser.add_argument("--json", type=Path, help="the record; by default results/shadow.json")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     policies, rows = asked.policies.split(","), []
     for load in asked.loads.split(","):
-        rows.append(measured(load, policies, asked.running))
+        rows.append(measured(load, policies))
         print(told(rows[-1]), flush=True)
     record = {
         "date": datetime.date.today().isoformat(),
         "command": " ".join(["python -m kvframe_vllm.replay.shadow", *sys.argv[1:]]),
         "python": platform.python_version(),
+        "machine": {"cores": os.cpu_count(), "system": platform.machine()},
         "versions": {
             name: importlib.metadata.version(name) for name in ("vllm", "kvframe", "kvframe-vllm")
         },
+        "bars": BARS,
         "loads": rows,
+        "costs": costs(asked.turns) if asked.turns else [],
     }
     target = asked.json or RECORD
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if asked.json is None:
         PAGE.write_text(page(json.loads(target.read_text(encoding="utf-8"))), encoding="utf-8")
+    if failed := missed(record):
+        raise SystemExit("\n".join(["bars missed:", *failed]))
 
 
-def measured(name: str, policies: Sequence[str], running: int) -> dict[str, Any]:
+def measured(name: str, policies: Sequence[str]) -> dict[str, Any]:
     """One load: what the shadows predict, and what runs with that policy and size hit."""
-    prompts, load = LOADS[name](), Load(blocks=BLOCKS[name], running=running)
-    tokens = sum(map(len, prompts))
+    prompts, load = LOADS[name](), loaded(BLOCKS)
     full = watched(load, prompts, policies)
-    sampled = watched(load, prompts, policies, stride=STRIDE)
-    asynchronous = watched(
-        Load(blocks=BLOCKS[name], running=running, asynchronous=True), prompts, ["lru"]
-    )
-    cells = []
-    for shadow, coarse in zip(full.shadows, sampled.shadows, strict=True):
-        real = hit_rate(shadow.policy, shadow.capacity + 1, running, prompts, tokens)
-        cells.append(
-            {
-                "policy": shadow.policy,
-                "size": round(shadow.capacity / (BLOCKS[name] - 1), 2),
-                "run": round(100 * real, 3),
-                "shadow": round(100 * full.hit_rate(shadow), 3),
-                "error": round(100 * (full.hit_rate(shadow) - real), 3),
-                "sampled_error": round(100 * (sampled.hit_rate(coarse) - real), 3),
-            }
-        )
+    late = watched(loaded(BLOCKS, asynchronous=True), prompts, ["lru"])
+    many = LOADS[name](STRIDE)
+    sampled = watched(loaded(BLOCKS * STRIDE, STRIDE), many, policies, stride=STRIDE)
     return {
         "load": name,
-        "blocks": BLOCKS[name],
-        "running": running,
+        "blocks": BLOCKS,
+        "running": RUNNING,
         "requests": len(prompts),
-        "prompt_tokens": tokens,
-        "equal_requests": {
-            "synchronous": equal(full),
-            "asynchronous": equal(asynchronous),
+        "prompt_tokens": sum(map(len, prompts)),
+        "equal_requests": {"synchronous": equal(full), "asynchronous": equal(late)},
+        "cells": cells(full, prompts, BLOCKS, 1),
+        "sampled": {
+            "stride": STRIDE,
+            "blocks": BLOCKS * STRIDE,
+            "running": RUNNING * STRIDE,
+            "requests": len(many),
+            "cells": cells(sampled, many, BLOCKS * STRIDE, STRIDE),
         },
-        "cells": cells,
     }
+
+
+def loaded(blocks: int, scale: int = 1, **fields: Any) -> Load:
+    """A scheduler with that many blocks for requests, ``scale`` times as wide."""
+    return Load(blocks=blocks + 1, running=RUNNING * scale, batch=BATCH * scale, **fields)
+
+
+def cells(
+    report: ShadowReport, prompts: list[list[int]], blocks: int, scale: int
+) -> list[dict[str, Any]]:
+    """Each shadow beside a run with its policy and size, in per cent of the prompt tokens."""
+    found = []
+    for shadow in report.shadows:
+        real = hit_rate(shadow.policy, loaded(shadow.capacity, scale), prompts)
+        said = report.hit_rate(shadow)
+        found.append(
+            {
+                "policy": shadow.policy,
+                "size": round(shadow.capacity / blocks, 2),
+                "run": round(100 * real, 3),
+                "shadow": round(100 * said, 3),
+                "error": round(100 * (said - real), 3),
+            }
+        )
+    return found
 
 
 def equal(report: ShadowReport) -> int:
@@ -120,47 +149,37 @@ def watched(
     report: ShadowReport = made.connector.report()
     made.connector.shadows.check_integrity()
     made.connector.shutdown()
-    if report.failure is not None or report.dropped:
+    if report.failure is not None or report.dropped or report.stride != stride:
         raise SystemExit(f"the shadows cannot be trusted: {report.doubt}")
     return report
 
 
-def with_shadows(load: Load, extra: dict[str, Any]) -> Load:
-    """The same load, watched."""
-    connector = {
-        "kv_connector": "ShadowConnector",
-        "kv_connector_module_path": "kvframe_vllm.shadow",
-        "kv_role": "kv_producer",
-        "kv_connector_extra_config": extra,
-    }
-    return Load(**{**vars(load), "connector": connector})
-
-
-def hit_rate(
-    policy: str, blocks: int, running: int, prompts: list[list[int]], tokens: int
-) -> float:
-    """What a run with that policy and size hits."""
-    load = Load(blocks=blocks, running=running)
+def hit_rate(policy: str, load: Load, prompts: list[list[int]]) -> float:
+    """What a run with that policy hits."""
     made = scheduler(load)
     put_in(made.kv_cache_manager.block_pool, resolved(policy))
     for request in requests(prompts, load.block_size):
         made.add_request(request)
-    return sum(run(made, load).hits.values()) / tokens
+    return sum(run(made, load).hits.values()) / sum(map(len, prompts))
 
 
 def told(row: dict[str, Any]) -> str:
-    """The worst of a load, in a line."""
+    """The worst of a load, in a line a size."""
     same = row["equal_requests"]
     lines = [
         f"{row['load']}: lru equal in {same['synchronous']} and {same['asynchronous']} "
         f"of {row['requests']} requests"
     ]
     for size in SIZES:
-        cells = [cell for cell in row["cells"] if cell["size"] == round(size, 2)]
-        worst = max(cells, key=lambda cell: abs(cell["error"]))
-        coarse = max(abs(cell["sampled_error"]) for cell in cells)
+        worst, coarse = (
+            max(
+                (cell for cell in found if cell["size"] == round(size, 2)),
+                key=lambda cell: abs(cell["error"]),
+            )
+            for found in (row["cells"], row["sampled"]["cells"])
+        )
         far = f"worst {worst['error']:+.2f} points ({worst['policy']})"
-        lines.append(f"  x{size}: {far}, sampled {coarse:.2f}")
+        lines.append(f"  x{size}: {far}, sampled {coarse['error']:+.2f} ({coarse['policy']})")
     return "\n".join(lines)
 
 

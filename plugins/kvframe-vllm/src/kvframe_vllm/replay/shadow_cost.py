@@ -1,25 +1,23 @@
-"""``python -m kvframe_vllm.replay.shadow_cost``: what shadows cost on the engine's thread."""
+"""What shadows cost on the engine's thread, beside vLLM's scheduler without a model."""
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import logging
 import statistics
 import time
 from collections.abc import Callable
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
-from kvframe_vllm.replay.shadow import with_shadows
+from kvframe_vllm.replay.shadowed import with_shadows
 from kvframe_vllm.replay.workload import Families
 
 POLICIES = ("lru", "lfu", "slru", "s3-fifo", "w-tinylfu")
 SIZES = (0.5, 1.0, 2.0)
+RUNNING = (8, 256)
 CALLS = (
+    "on_new_request",
     "get_num_new_matched_tokens",
     "update_state_after_alloc",
     "build_connector_meta",
@@ -29,35 +27,35 @@ CALLS = (
 """What the scheduler calls of the connector."""
 
 
-def main() -> None:
-    """Print, for 8 and 256 running requests, the connector's time beside the scheduler's."""
-    parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.shadow_cost")
-    parser.add_argument("--running", default="8,256", help="requests that run at once, by comma")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="file for the record")
-    asked = parser.parse_args()
-    logging.getLogger("vllm").setLevel(logging.ERROR)
+TURNS = 7
+
+
+def costs(turns: int) -> list[dict[str, Any]]:
+    """The connector's time beside the scheduler's own, for 8 and 256 running requests; medians of
+    so many turns.
+    """
     rows = []
-    for running in map(int, asked.running.split(",")):
-        turns = [turn(running) for _ in range(asked.turns)]
-        spent, step = (statistics.median(column) for column in zip(*turns, strict=True))
-        share = statistics.median(part / whole for part, whole in turns)
+    for running in RUNNING:
+        each = [turn(running) for _ in range(turns)]
+        spent, step = (statistics.median(column) for column in zip(*each, strict=True))
+        shares = [round(part / whole, 4) for part, whole in each]
         rows.append(
             {
                 "running": running,
+                "policies": len(POLICIES),
+                "sizes": len(SIZES),
                 "connector_us": round(spent, 1),
                 "step_us": round(step, 1),
-                "share": round(share, 4),
-                "shares": [round(part / whole, 4) for part, whole in turns],
+                "share": statistics.median(shares),
+                "shares": shares,
             }
         )
         print(
-            f"{running:>4} running: {spent:6.1f} us of {step:8.1f} us a step, {share:.2%} "
-            f"of the scheduler's own time",
+            f"{running:>4} running: {spent:6.1f} us of {step:8.1f} us a step, "
+            f"{rows[-1]['share']:.2%} of the scheduler's own time",
             flush=True,
         )
-    if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return rows
 
 
 def turn(running: int) -> tuple[float, float]:
@@ -67,38 +65,42 @@ def turn(running: int) -> tuple[float, float]:
     load = Load(blocks=blocks, running=running, batch=max(2048, 8 * running))
     extra = {"policies": list(POLICIES), "sizes": list(SIZES)}
     made = scheduler(with_shadows(load, extra))
-    connector, spent = made.connector, [0.0]
+    connector, spent, idle = made.connector, Spent(), Spent()
     for name in CALLS:
-        setattr(connector, name, timed(getattr(connector, name), spent))
+        setattr(connector, name, spent.timed(getattr(connector, name)))
+    look = idle.timed(nothing)
     for request in requests(prompts, load.block_size, output=64):
         made.add_request(request)
     gc.collect()
     gc.freeze()
-    done = run(made, load)
+    done = run(made, load, after=lambda *_: look())
     connector.shutdown()
-    own = spent[0] / done.steps * 1e6
-    return own, done.schedule_us + done.update_us - own
+    # A call that does nothing, timed among the others, says what it takes to time one.
+    own = (spent.seconds - spent.calls * idle.seconds / idle.calls) / done.steps * 1e6
+    return own, done.schedule_us + done.update_us - spent.seconds / done.steps * 1e6
 
 
-def timed(call: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """The same call, whose processor time is added up, without what the clock itself takes."""
-    clock, cost = time.thread_time, _clock_cost()
+@dataclass
+class Spent:
+    """Processor time of some calls, that of the clock included."""
 
-    def timed_call(*args: Any, **kwargs: Any) -> Any:
-        start = clock()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            spent[0] += clock() - start - cost
+    seconds: float = 0.0
+    calls: int = 0
 
-    return timed_call
+    def timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, whose time is added up."""
+        clock = time.thread_time
+
+        def timed_call(*args: Any, **kwargs: Any) -> Any:
+            start = clock()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.seconds += clock() - start
+                self.calls += 1
+
+        return timed_call
 
 
-def _clock_cost() -> float:
-    """Seconds between two looks at the clock, the least of many."""
-    looks = [time.thread_time() for _ in range(2000)]
-    return min(after - before for before, after in pairwise(looks))
-
-
-if __name__ == "__main__":
-    main()
+def nothing() -> None:
+    """What the clock is read around for comparison."""

@@ -9,7 +9,8 @@ In ``--kv-transfer-config``::
 | module | what it does |
 | --- | --- |
 | `connector` | the KV connector: moves nothing, changes nothing, and watches |
-| `traffic` | from what the scheduler tells a connector to the steps of `kvframe.shadow` |
+| `arrivals` | from what a connector is told to shadows that schedule themselves |
+| `traffic` | the same to shadows that do as the scheduler does, where its way is not known |
 | `stats` | the numbers in vLLM's log and ``/metrics`` |
 | `config` | what the extra configuration asks for |
 """

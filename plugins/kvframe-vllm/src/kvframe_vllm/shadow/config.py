@@ -11,6 +11,9 @@ from kvframe.spelling import did_you_mean
 
 WHERE = "kv_connector_extra_config"
 
+LEAST = 250
+"""Blocks that a sample of the smallest pool has, at least: fewer say too little."""
+
 
 @dataclass(frozen=True)
 class ShadowConfig:
@@ -19,7 +22,7 @@ class ShadowConfig:
     Attributes:
         policies: As kvframe's command line names them.
         sizes: Of the pools, as multiples of the real one.
-        stride: Follow every such block alone.
+        stride: Follow one block in so many, where the pools are large enough.
         policy: A policy that really rules the pool; None leaves it to vLLM.
     """
 
@@ -57,6 +60,10 @@ class ShadowConfig:
     def capacities(self, blocks: int) -> list[int]:
         """The sizes in blocks, of a pool of so many."""
         return list(dict.fromkeys(max(1, round(size * blocks)) for size in self.sizes))
+
+    def fitted(self, blocks: int) -> int:
+        """The stride in a pool of so many blocks."""
+        return max(1, min(self.stride, min(self.capacities(blocks)) // LEAST))
 
 
 def _list(given: Mapping[str, Any], key: str, kind: Any, default: tuple[Any, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorRole
@@ -12,12 +13,19 @@ from kvframe.shadow import ShadowReport, ShadowSet
 from kvframe_vllm.install import install
 from kvframe_vllm.log import logger
 from kvframe_vllm.passive import PassiveConnector
+from kvframe_vllm.shadow.arrivals import Arrivals, batching_of
 from kvframe_vllm.shadow.config import ShadowConfig
 from kvframe_vllm.shadow.stats import ShadowMetrics, ShadowStats
 from kvframe_vllm.shadow.traffic import Traffic
 
-INTERVAL_S = 1.0
+COARSER = 8
+"""By how much the stride grows where the shadows' thread does not keep up."""
+
+INTERVAL_S = 5.0
 """Seconds between two reports to vLLM's log and metrics."""
+
+NOTHING = KVConnectorMetadata()
+"""What workers are told of each step."""
 
 STOCK = "lru"
 """The policy that is vLLM's own order, block for block."""
@@ -29,10 +37,14 @@ class ShadowConnector(PassiveConnector):
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self.shadows: ShadowSet | None = None
-        self._traffic: Traffic | None = None
+        self._traffic: Traffic | Arrivals | None = None
         self._reported: ShadowReport | None = None
         self._doubt: str | None = None
+        self._pool: Any = None
+        self._config = ShadowConfig()
         self._due = 0.0
+        # Whether the shadows were given something since the clock was looked at.
+        self._fresh = False
         self._groups = getattr(kv_cache_config, "kv_cache_groups", None)
 
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
@@ -51,18 +63,42 @@ class ShadowConnector(PassiveConnector):
     def _start(self, pool: Any, config: ShadowConfig) -> None:
         # One block is the null block, which never holds a request's.
         blocks, size = pool.num_gpu_blocks - 1, pool.hash_block_size
+        stride, batching = config.fitted(blocks), batching_of(self._vllm_config)
+        capacities = config.capacities(blocks)
         self.shadows = ShadowSet(
             config.policies,
-            config.capacities(blocks),
+            capacities,
             size,
             actual=(config.policy or STOCK, blocks),
-            stride=config.stride,
+            stride=stride,
+            reserved=1,
+            batching=batching,
         )
         self._reported = self.shadows.report()
-        asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
-        self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
-        told = ", ".join(config.policies), ", ".join(map(str, config.capacities(blocks)))
-        logger.info("kvframe's shadows: %s, each with %s blocks", *told)
+        self._due = time.monotonic() + INTERVAL_S
+        self._pool, self._config = pool, config
+        if batching is None:
+            asynchronous = bool(self._vllm_config.scheduler_config.async_scheduling)
+            self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
+        else:
+            self._traffic = Arrivals(self.shadows, size)
+        told = ", ".join(config.policies), ", ".join(map(str, capacities)), stride
+        logger.info("kvframe's shadows: %s, each with %s blocks; one block in %d followed", *told)
+        if stride < config.stride:
+            logger.warning("kvframe's shadows follow one block in %d: the pools are small", stride)
+
+    def _follow_less(self, lost: int) -> None:
+        """Begin anew with a greater stride, where the pools are large enough for that."""
+        assert self.shadows is not None
+        config = replace(self._config, stride=self.shadows.stride * COARSER)
+        if config.fitted(self._pool.num_gpu_blocks - 1) > self.shadows.stride:
+            logger.warning(
+                "kvframe's shadows fell behind and lost %d requests: they begin anew, and follow "
+                "fewer blocks",
+                lost,
+            )
+            # The old ones end by themselves; to close them would be to wait for them.
+            self._start(self._pool, config)
 
     def _unfit(self, pool: Any) -> str | None:
         if not pool.enable_caching:
@@ -75,6 +111,10 @@ class ShadowConnector(PassiveConnector):
         if pool.hash_block_size != specs[0].block_size:
             return f"blocks of {specs[0].block_size} tokens are hashed by {pool.hash_block_size}"
         return None
+
+    def on_new_request(self, request: Any) -> None:
+        if self._traffic is not None:
+            self._traffic.came(request)
 
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
@@ -89,11 +129,11 @@ class ShadowConnector(PassiveConnector):
 
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         try:
-            if self._traffic is not None:
-                self._traffic.scheduled(scheduler_output)
+            if self._traffic is not None and self._traffic.scheduled(scheduler_output):
+                self._fresh = True
         except Exception as error:
             self._stop(error)
-        return KVConnectorMetadata()
+        return NOTHING
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
         try:
@@ -105,9 +145,8 @@ class ShadowConnector(PassiveConnector):
 
     def reset_cache(self) -> bool | None:
         try:
-            if self._traffic is not None and self.shadows is not None:
-                self._traffic.work_off()
-                self.shadows.reset()
+            if self._traffic is not None:
+                self._traffic.reset()
         except Exception as error:
             self._stop(error)
         return None
@@ -135,16 +174,20 @@ class ShadowConnector(PassiveConnector):
 
     def get_kv_connector_stats(self) -> ShadowStats | None:
         """What was counted since the last call; None while the interval lasts."""
-        now = time.monotonic()
+        if not self._fresh:
+            return None
+        now, self._fresh = time.monotonic(), False
         if now < self._due or self.shadows is None or self._reported is None:
             return None
         self._due = now + INTERVAL_S
         try:
             report, before = self.shadows.report(), self._reported
+            self._reported = report
+            if report.dropped > before.dropped:
+                self._follow_less(report.dropped - before.dropped)
         except Exception as error:
             self._stop(error)
             return None
-        self._reported = report
         if report.doubt != self._doubt:
             self._doubt = report.doubt
             logger.warning("kvframe's shadows: %s", report.doubt or "to be trusted again")

@@ -1,4 +1,6 @@
-"""From what vLLM's scheduler tells a connector to the steps of a set of shadows.
+"""From what vLLM's scheduler tells a connector to the steps of a set of shadows that do as it does.
+
+For schedulers whose way of making up steps is not known (`kvframe_vllm.shadow.arrivals`).
 
 This runs on the engine's thread, so calls only note, and what is noted is worked off some steps
 together: code that runs once a step finds its caches cold. That a block of an answer is full is
@@ -60,6 +62,9 @@ class Traffic:
 
     # --- notes ------------------------------------------------------------------------------------
 
+    def came(self, request: Any) -> None:
+        """A request came, and waits: to the shadows it is there when it begins."""
+
     def looked_up(self, found: int) -> None:
         """A request that waits was looked up; what counts is the last answer before its blocks."""
         self._found = found
@@ -74,13 +79,15 @@ class Traffic:
         known = request.num_tokens - (request.num_output_tokens > 0)
         self._ended.append((request, min(request.num_computed_tokens, known)))
 
-    def scheduled(self, output: Any) -> None:
-        """A step is scheduled."""
+    def scheduled(self, output: Any) -> bool:
+        """A step is scheduled. Whether what is noted was given to the shadows."""
         self._noted.append((output, self._ended, self._allocated))
         # New ones even where they are empty: what comes later belongs to the next step.
         self._ended, self._allocated = [], []
-        if len(self._noted) >= BATCH:
-            self.work_off()
+        if len(self._noted) < BATCH:
+            return False
+        self.work_off()
+        return True
 
     # --- the work ---------------------------------------------------------------------------------
 
@@ -107,6 +114,11 @@ class Traffic:
                     if new.request.request_id in scheduled
                 ],
             )
+
+    def reset(self) -> None:
+        """The prefix cache was reset."""
+        self.work_off()
+        self._shadows.reset()
 
     def _end(self, request: Any, computed: int) -> Progress | None:
         followed = self._running.pop(request.request_id, None)
