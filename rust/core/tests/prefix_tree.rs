@@ -228,6 +228,19 @@ fn a_node_that_is_gone_is_refused_by_its_old_name() {
 }
 
 #[test]
+fn what_the_same_request_stored_before_counts_once() {
+    let mut tree = tree("lfu", 1);
+    let known = RequestInfo::default;
+    tree.store(SPACE, &[1, 1], 100, known()).unwrap();
+    tree.store(SPACE, &[1, 1], 100, known()).unwrap();
+    tree.store(SPACE, &[2, 2], 0, known()).unwrap();
+    tree.store(SPACE, &[2, 2], 0, known()).unwrap();
+    tree.check_integrity().unwrap();
+    tree.evict(2).unwrap();
+    assert_eq!(tree.find(SPACE, &[2, 2]).unwrap().tokens, 2, "used twice, the other once");
+}
+
+#[test]
 fn namespaces_share_nothing() {
     let mut tree = tree("lru", 1);
     tree.store(Key(1), &[1, 2], 0, RequestInfo::default()).unwrap();

@@ -258,7 +258,8 @@ impl PrefixTree {
         self.owned.clear();
         for &node in &self.path {
             let there = &mut self.nodes[node as usize];
-            let counts = there.end() > counted && !std::mem::take(&mut there.new);
+            let is_first = std::mem::take(&mut there.new);
+            let counts = there.end() > counted && !is_first;
             there.uses = there.uses.saturating_add(u8::from(counts));
             if counts || self.recency {
                 self.owned.push(node);
