@@ -42,7 +42,9 @@ if __name__ == "__main__":
     out = spawn.Queue()
     process = spawn.Process(target=scheduler, args=(*json.loads(sys.argv[1]), out))
     process.start()
-    told = out.get(timeout=300)
+    while process.is_alive() and out.empty():
+        process.join(0.2)
+    told = out.get(timeout=5)
     process.join()
     print("TOLD " + json.dumps(told))
 """

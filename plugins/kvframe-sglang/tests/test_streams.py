@@ -23,7 +23,7 @@ ENDED = [
 def test_lru_finds_and_evicts_what_sglang_does(page_size: int) -> None:
     done, difference = beside(page_size, 10_000, seed=1)
     assert not difference
-    assert done.evicted and done.refused and done.found > done.asked / 4
+    assert done.evicted and done.found > done.asked / 4
 
 
 @pytest.mark.parametrize("seed", range(2, 6))

@@ -34,7 +34,12 @@ def test_they_pass_there(tmp_path: Path) -> None:
             *("-c", os.devnull, "--rootdir", str(FOLDER), *TESTS),
         ],
         cwd=FOLDER,
-        env=os.environ | {"PYTHONPATH": path},
+        # SGLang compiles the hashes of its events with the ninja beside its Python.
+        env=os.environ
+        | {
+            "PYTHONPATH": path,
+            "PATH": os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -73,7 +73,7 @@ class Stream:
             assert done.trace is not None
             done.trace.append((*told, allocator.available_size(), *sizes, self._left()))
         while self._running:
-            self._requests.end(self._running.pop())
+            self._finish()
         return done
 
     def _left(self) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ def beside(page_size: int, operations: int, seed: int, **given: Any) -> tuple[Ou
         **given: Other fields of ``CacheInitParams`` of both.
     """
     parsed = start("--page-size", str(page_size))
-    slots = max(600, 60 * page_size)
+    slots = 80 if page_size == 1 else 36 * page_size
     done = []
     for policy in ("kvframe:lru", "lru"):
         made = cache(parsed, slots, page_size=page_size, eviction_policy=policy, **given)
