@@ -1,8 +1,9 @@
 """An engine's radix tree, its nodes ranked by any eviction policy.
 
-For an engine whose prefix cache is a tree of its own, such as SGLang's: a node is a part of a prompt
-of any length, nodes split where prompts part, a request locks the path that it reads, and leaves
-are evicted as room is needed. The engine keeps what a node stands for under the node's number.
+For an engine whose prefix cache is a tree of its own, such as SGLang's: a node is a part of a
+prompt of any length, nodes split where prompts part, a request locks the path that it reads, and
+leaves are evicted as room is needed. The engine keeps what a node stands for under the node's
+number.
 """
 
 from __future__ import annotations

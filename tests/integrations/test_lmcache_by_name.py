@@ -1,4 +1,4 @@
-"""LMCache by configuration alone: its own loaders, with $LMCACHE_PYTHON, find kvframe's policies."""
+"""LMCache by configuration alone: its own loaders ($LMCACHE_PYTHON) find kvframe's policies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ MODULE = {"module_path": "kvframe.integrations.lmcache_server", "config": {"poli
 def test_a_backend_and_a_server_get_the_policy_that_is_named(tmp_path: Path) -> None:
     peer = Peer("lmcache", tmp_path)
     done = peer.run("-W", "ignore", str(HERE / "lmcache" / "by_name.py"))
-    told = [
-        line for line in done.stdout.splitlines() if line.startswith(("backend ", "server "))
-    ]
+    told = [line for line in done.stdout.splitlines() if line.startswith(("backend ", "server "))]
     assert told == [
         "backend kvframe:arc: KvframeCachePolicy arc",
         "backend kvframe:S3-FIFO: KvframeCachePolicy s3-fifo",

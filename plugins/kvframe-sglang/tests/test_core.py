@@ -1,4 +1,4 @@
-"""What the tree core answers a cache: receipts, names, walks, failures, caches that it does not serve."""
+"""What the tree core answers a cache: receipts, names, walks, failures, what it does not serve."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 
 pytest.importorskip("sglang", reason="SGLang is not installed")
 
+from kvframe_sglang import fit, plugin, releases
+from kvframe_sglang.cost import made
+from kvframe_sglang.hostless import UnservedError
+from kvframe_sglang.server import cache, start
 from sglang.srt.mem_cache.base_prefix_cache import (
-    DecLockRefParams,
     EvictParams,
     InsertParams,
     MatchPrefixParams,
@@ -21,11 +24,6 @@ from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 
 from kvframe.config import Resolved
 from kvframe.prefix_tree import PrefixTree
-from kvframe_sglang import fit, plugin, releases
-from kvframe_sglang.cost import made
-from kvframe_sglang.hostless import Unserved
-from kvframe_sglang.server import cache, start
-
 
 NEWEST = '''
 from kvframe.policies import BatchedEviction
@@ -91,7 +89,12 @@ def test_looks_say_the_same_as_sglangs() -> None:
         core, root = tree.tree_core, tree.root_node_handle()
         walks = [
             # Siblings have no order in SGLang's Rust tree.
-            sorted(zip(*(c.tolist() for c in (w.slot_indices, w.positions, w.prev_slot_indices))))
+            sorted(
+                zip(
+                    *(c.tolist() for c in (w.slot_indices, w.positions, w.prev_slot_indices)),
+                    strict=True,
+                )
+            )
             for w in (core.walk_for_kv_canary(unlocked, False) for unlocked in (False, True))
         ]
         paths = core.collect_path_info([*nodes, root])
@@ -111,7 +114,8 @@ def test_looks_say_the_same_as_sglangs() -> None:
         )
         tree.unlock(lock)
         tree.reset()
-        assert tree.total_size() == (0, 0) and root != tree.root_node_handle()
+        assert tree.total_size() == (0, 0)
+        assert root != tree.root_node_handle()
     assert told[0] == told[1]
 
 
@@ -150,13 +154,12 @@ def test_a_policy_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> 
 def test_a_policy_in_python_rules(tmp_path: Any) -> None:
     file = tmp_path / "newest.py"
     file.write_text(NEWEST)
-    tree = PrefixTree(
-        Resolved.load("/dev/null", env={}, eviction={"policy": f"{file}:Newest"}), 1
-    )
+    tree = PrefixTree(Resolved.load("/dev/null", env={}, eviction={"policy": f"{file}:Newest"}), 1)
     for first in range(5):
         tree.store([first, 0], None, None)
     assert tree.evict(2)[0] == 2
-    assert tree.find([4, 0], None, None).tokens == 0 and tree.find([0, 0], None, None).tokens == 2
+    assert tree.find([4, 0], None, None).tokens == 0
+    assert tree.find([0, 0], None, None).tokens == 2
 
 
 @pytest.mark.parametrize(
@@ -183,12 +186,13 @@ def test_a_session_cache_gets_sglangs_tree_and_a_sentence(
     with caplog.at_level(logging.WARNING, logger="sglang.kvframe"):
         tree = build("kvframe:arc", enable_session_radix_cache=True)
     assert type(tree.tree_core).__name__ == "UnifiedTreeCore"
-    assert len(caplog.records) == 1 and "Python tree" in caplog.records[0].getMessage()
+    assert len(caplog.records) == 1
+    assert "Python tree" in caplog.records[0].getMessage()
 
 
 def test_what_has_no_tier_says_so() -> None:
     core = made("kvframe lru").tree_core
-    with pytest.raises(Unserved, match="no tier below the device"):
+    with pytest.raises(UnservedError, match="no tier below the device"):
         core.set_hicache_enabled()
     assert core.drive_host_eviction(ComponentType.FULL, 4).tracker == {}
 

@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("sglang", reason="SGLang is not installed")
 
 import torch
+from kvframe_sglang.server import cache, start
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
-
-from kvframe_sglang.server import cache, start
 
 WORDS = [None, "", "a", "\ud800", 7, b"x", ("t",), "é" * 300]
 NUMBERS = [None, 0, -1, 3, 2**31, -(2**70), 2.5, float("nan"), float("inf"), "4", "x", True, []]
@@ -35,9 +34,9 @@ def tokens(draw: random.Random) -> Any:
     return array("q", plain)
 
 
-@pytest.mark.parametrize("page_size", (1, 16))
-@pytest.mark.parametrize("is_eagle", (False, True))
-@pytest.mark.parametrize("policy", ("lru", "arc", "session", "priority"))
+@pytest.mark.parametrize("page_size", [1, 16])
+@pytest.mark.parametrize("is_eagle", [False, True])
+@pytest.mark.parametrize("policy", ["lru", "arc", "session", "priority"])
 def test_nothing_raises(page_size: int, is_eagle: bool, policy: str) -> None:
     parsed = start()
     core = cache(

@@ -1,4 +1,4 @@
-"""A process that loads plugins and parses arguments as SGLang's scheduler does, and builds its cache."""
+"""A process that loads plugins, parses arguments and builds its cache as SGLang's does."""
 
 from __future__ import annotations
 
@@ -79,8 +79,10 @@ def test_the_command_line_chooses(tmp_path: Path) -> None:
         *("--radix-eviction-policy", "kvframe:s3-fifo", "--page-size", "16"),
         *("--radix-eviction-policy-config", '{"small_percent": 20}'),
     )
-    assert told["core"] == "KvframeTreeCore" and told["cache"] == "UnifiedRadixCache"
-    assert told["policy"] == "s3-fifo" and told["options"] == {"small_percent": 20}
+    assert told["core"] == "KvframeTreeCore"
+    assert told["cache"] == "UnifiedRadixCache"
+    assert told["policy"] == "s3-fifo"
+    assert told["options"] == {"small_percent": 20}
     assert told["hit"] == 64
 
 
@@ -97,7 +99,9 @@ def test_a_file_chooses(tmp_path: Path) -> None:
 
 def test_without_a_word_sglang_is_as_it_was(tmp_path: Path) -> None:
     told = served(tmp_path)
-    assert told["core"] == "RustUnifiedTreeCore" and told["told"] == "" and told["hit"] == 64
+    assert told["core"] == "RustUnifiedTreeCore"
+    assert told["told"] == ""
+    assert told["hit"] == 64
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,9 @@ def test_a_policy_that_cannot_be_had_leaves_sglang_alone(
     tmp_path: Path, policy: str, why: str
 ) -> None:
     told = served(tmp_path, env={"KVFRAME_SGLANG_POLICY": policy})
-    assert told["core"] == "RustUnifiedTreeCore" and told["hit"] == 64
+    assert told["core"] == "RustUnifiedTreeCore"
+    assert told["hit"] == 64
     sentence = str(told["told"]).strip()
-    assert sentence.startswith("kvframe does not rule the prefix cache") and why in sentence
+    assert sentence.startswith("kvframe does not rule the prefix cache")
+    assert why in sentence
     assert len(sentence.splitlines()) == 1

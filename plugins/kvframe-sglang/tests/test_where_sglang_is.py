@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1]
-TESTS = ("tests/test_server.py", "tests/test_streams.py", "tests/test_core.py", "tests/test_loose.py")
+TESTS = (
+    "tests/test_server.py",
+    "tests/test_streams.py",
+    "tests/test_core.py",
+    "tests/test_loose.py",
+)
 
 
 def test_they_pass_there(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """How LMCache learns kvframe's policies without a line of code: an entry point that it loads.
 
-LMCache loads the entry points of the group ``lmcache.device_plugins`` in each of its processes, long
-before it builds a backend. This one is a device that is never there; what it is for is that
+LMCache loads the entry points of the group ``lmcache.device_plugins`` in each of its processes,
+long before it builds a backend. This one is a device that is never there; what it is for is that
 ``cache_policy: "kvframe:arc"`` then names a policy. LMCache's own modules are half imported at that
 moment, so its table is entered when it comes to be.
 """

@@ -1,13 +1,13 @@
-"""kvframe's policies in LMCache's MP server, by its own argument for modules from outside.
+r"""kvframe's policies in LMCache's MP server, by its own argument for modules from outside.
 
-    lmcache server ... --eviction-policy LRU \\
+    lmcache server ... --eviction-policy LRU \
         --server-module '{"module_path": "kvframe.integrations.lmcache_server",
                           "config": {"policy": "arc"}}'
 
-LMCache calls `build_server_modules` once its tiers are built and before it serves; the policy takes the
-place of the one that ``--eviction-policy`` named, in host memory (L1) and in every L2 adapter that
-evicts. ``config`` has ``policy`` and ``options``; without a policy, kvframe.toml and the environment
-rule.
+LMCache calls `build_server_modules` once its tiers are built and before it serves; the policy takes
+the place of the one that ``--eviction-policy`` named, in host memory (L1) and in every L2 adapter
+that evicts. ``config`` has ``policy`` and ``options``; without a policy, kvframe.toml and the
+environment rule.
 """
 
 from __future__ import annotations

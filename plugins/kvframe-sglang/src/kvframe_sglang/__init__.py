@@ -11,11 +11,11 @@ tree was asked: what of a prompt is cached, and which node goes next. One line c
 | `kvframe_sglang.choice` | which policy the command line and the environment ask for |
 | `kvframe_sglang.fit` | which caches the tree serves; all others stay SGLang's |
 | `kvframe_sglang.releases` | whether this release of SGLang is one that is known |
-| `kvframe_sglang.core` | the tree core; `kvframe_sglang.hostless`: what it answers of tiers it has not |
+| `kvframe_sglang.core`, `kvframe_sglang.hostless` | the tree core; what it answers of other tiers |
 | `kvframe_sglang.loose` | values as SGLang may give them, and as the tree takes them |
 | `kvframe_sglang.spans` | what an event says of a node |
 | `kvframe_sglang.server` | a cache as a server builds it, without a model |
 | `kvframe_sglang.streams` | requests served by kvframe's tree and by SGLang's, side by side |
-| `kvframe_sglang.suite` | SGLang's own tests with kvframe's tree |
+| `kvframe_sglang.replay`, `kvframe_sglang.cost` | what policies hit there; what a call costs |
 | `kvframe_sglang.compatibility` | the page that says what was found |
 """

@@ -1,10 +1,10 @@
 """Which policy the command line and the environment ask for.
 
 ``--radix-eviction-policy kvframe:NAME`` is that policy; its options are those of
-``--radix-eviction-policy-config``. ``kvframe`` alone is the policy of ``KVFRAME_SGLANG_POLICY``, or else
-of kvframe.toml. The variable rules without the argument too, and holds a policy as kvframe's command
-line names it (``lfu``, ``s3-fifo:small_percent=20``) or the path of a ``.toml`` file; ``stock`` leaves
-SGLang's order.
+``--radix-eviction-policy-config``. ``kvframe`` alone is the policy of ``KVFRAME_SGLANG_POLICY``, or
+else of kvframe.toml. The variable rules without the argument too, and holds a policy as kvframe's
+command line names it (``lfu``, ``s3-fifo:small_percent=20``) or the path of a ``.toml`` file;
+``stock`` leaves SGLang's order.
 """
 
 from __future__ import annotations

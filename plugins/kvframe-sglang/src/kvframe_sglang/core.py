@@ -357,7 +357,7 @@ class KvframeTreeCore(Hostless):
 
 
 def _known(call: Callable[[], T]) -> T:
-    """What the tree answers; a ``KeyError`` for a node that is not there, as of SGLang's own trees."""
+    """What the tree answers; ``KeyError`` for a node that is not there, as in SGLang's trees."""
     try:
         return call()
     except UsageError as error:

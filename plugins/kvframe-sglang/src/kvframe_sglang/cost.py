@@ -3,8 +3,8 @@
 All in one process and through SGLang's ``UnifiedRadixCache``: 40,000 leaves of 16 tokens, of which
 one is evicted, then 256 at once; a prompt of 8,192 tokens that is cached as one node is matched;
 one of 512 that shares 256 is stored, locked and unlocked. The rounds alternate, and the best of a
-median is printed. Slots are freed to an allocator that does nothing. With ``--json FILE`` the figures
-are also written there.
+median is printed. Slots are freed to an allocator that does nothing. With ``--json FILE`` the
+figures are also written there.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def measure(rounds: int, calls: int = CALLS) -> dict[str, dict[str, float]]:
     for _ in range(rounds):
         for work in WORKS:
             for core, bench in benches.items():
-                took = timed(getattr(bench, work), max(3, calls // 10) if core == "python" else calls)
+                took = timed(
+                    getattr(bench, work), max(3, calls // 10) if core == "python" else calls
+                )
                 best[core][work] = round(min(took, best[core].get(work, took)), 2)
     return best
 
@@ -159,7 +161,9 @@ def main() -> None:
     for core, row in best.items():
         print(core.ljust(14), *(f"{row[work]:12.2f}" for work in WORKS))
     if asked.json:
-        versions = {name: importlib.metadata.version(name) for name in ("sglang", "torch", "kvframe")}
+        versions = {
+            name: importlib.metadata.version(name) for name in ("sglang", "torch", "kvframe")
+        }
         told = {
             "date": datetime.date.today().isoformat(),
             "command": "python -m kvframe_sglang.cost",

@@ -1,9 +1,9 @@
 """What a tree core answers of tiers and components that it has not.
 
-SGLang's ``UnifiedRadixCache`` asks most of this only where a host tier, a linker, a window or a mamba
-state is configured: `kvframe_sglang.fit` leaves such caches to SGLang's own tree. What it asks all
-the same has the answer of a tree that holds nothing there; what would have to do something says
-that it cannot (`Unserved`).
+SGLang's ``UnifiedRadixCache`` asks most of this only where a host tier, a linker, a window or a
+mamba state is configured: `kvframe_sglang.fit` leaves such caches to SGLang's own tree. What it
+asks all the same has the answer of a tree that holds nothing there; what would have to do something
+says that it cannot (`UnservedError`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from sglang.srt.mem_cache.unified_cache.unified_tree_core_interface import (
 )
 
 
-class Unserved(RuntimeError):
+class UnservedError(RuntimeError):
     """SGLang asked for a tier or a component that kvframe's tree does not have."""
 
 
 def _unserved(what: str) -> NoReturn:
-    raise Unserved(f"{what}: kvframe's tree has no tier below the device, and full attention alone")
+    limit = "kvframe's tree has no tier below the device, and full attention alone"
+    raise UnservedError(f"{what}: {limit}")
 
 
 class Hostless(UnifiedTreeCoreInterface):  # type: ignore[misc]

@@ -20,8 +20,8 @@ STOCK = "rust"
 def register() -> None:
     """Have SGLang know kvframe's policies by name, and ask kvframe which tree a cache gets.
 
-    Caches whose policy is not kvframe's get SGLang's tree as before. With a release that is not known
-    nothing changes.
+    Caches whose policy is not kvframe's get SGLang's tree as before. With a release that is not
+    known nothing changes.
     """
     try:
         reason = releases.unknown() or _enter()

@@ -1,9 +1,9 @@
 """What of SGLang this package builds on, release by release.
 
-``releases.json`` holds, for each known release, the names and parameters of the classes that the tree
-core meets. At start they are read from the installed sources; outside the table SGLang stays as it
-is. Sources are parsed, not imported: an unpacked wheel can be recorded with
-``python -m kvframe_sglang.releases FOLDER VERSION``.
+``releases.json`` holds, for each known release, the names and parameters of the classes that the
+tree core meets. At start they are read from the installed sources; outside the table SGLang stays
+as it is. Sources are parsed, not imported: an unpacked wheel can be recorded with ``python -m
+kvframe_sglang.releases FOLDER VERSION``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     for member in node.body:
         if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
             # An abstract method more is one that this package does not answer.
-            kind = "abstract " if "abstractmethod" in map(ast.unparse, member.decorator_list) else ""
+            kind = (
+                "abstract " if "abstractmethod" in map(ast.unparse, member.decorator_list) else ""
+            )
             yield f"{node.name}.{member.name}", kind + _parameters(member.args)
         elif isinstance(member, ast.AnnAssign):
             yield f"{node.name}.{ast.unparse(member.target)}", "a field"

@@ -1,9 +1,9 @@
 """``python -m kvframe_sglang.replay``: what each policy hits in the cache that a server builds.
 
-300 requests, of which 60 % begin with one of 20 prefixes of 512 tokens (the k-th as often as 1/k) and
-40 % share nothing (256 to 1,023 tokens); 16 answer tokens, 8 running, chunks of 512 tokens. No model
-runs: SGLang's own cache, pools and allocators serve the requests. A cell is the share of prompt
-tokens that were cached when their request was admitted.
+300 requests, of which 60 % begin with one of 20 prefixes of 512 tokens (the k-th as often as 1/k)
+and 40 % share nothing (256 to 1,023 tokens); 16 answer tokens, 8 running, chunks of 512 tokens. No
+model runs: SGLang's own cache, pools and allocators serve the requests. A cell is the share of
+prompt tokens that were cached when their request was admitted.
 """
 
 from __future__ import annotations

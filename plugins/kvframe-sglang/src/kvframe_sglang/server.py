@@ -129,9 +129,7 @@ class Requests:
         ids = array("q", prompt)
         request = Request(str(self._count), ids, ids, ReqKvInfo(), **of_it)
         # All but the last token, which has to be computed.
-        key = RadixKey(
-            ids, request.extra_key, limit=len(ids) - 1, cache_salt=request.cache_salt
-        )
+        key = RadixKey(ids, request.extra_key, limit=len(ids) - 1, cache_salt=request.cache_salt)
         found = self.cache.match_prefix(MatchPrefixParams(key=key))
         request.prefix_len, request.last_node = found.device_prefix_len, found.last_device_node
         request.lock = self.cache.lock(found.last_device_node)
@@ -143,7 +141,7 @@ class Requests:
         return request
 
     def compute(self, request: Request, upto: int) -> bool:
-        """The next chunk, up to that place: slots for it, and a checkpoint. False if there is no room."""
+        """The next chunk, up to there: slots, and a checkpoint. False if there is no room."""
         size, have = self.cache.page_size, request.kv.kv_allocated_len
         need = -(-upto // size) * size - have
         if need > 0:
