@@ -15,8 +15,22 @@ from kvframe_sglang.server import cache, start
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
-WORDS = [None, "", "a", "\ud800", 7, b"x", ("t",), "é" * 300]
-NUMBERS = [None, 0, -1, 3, 2**31, -(2**70), 2.5, float("nan"), float("inf"), "4", "x", True, []]
+WORDS: list[Any] = [None, "", "a", "\ud800", 7, b"x", ("t",), "é" * 300]
+NUMBERS: list[Any] = [
+    None,
+    0,
+    -1,
+    3,
+    2**31,
+    -(2**70),
+    2.5,
+    float("nan"),
+    float("inf"),
+    "4",
+    "x",
+    True,
+    [],
+]
 
 
 def tokens(draw: random.Random) -> Any:

@@ -24,7 +24,9 @@ def register() -> None:
     known nothing changes.
     """
     try:
-        reason = releases.unknown() or _enter()
+        reason = releases.unknown()
+        if reason is None:
+            _enter()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
     if reason:

@@ -12,7 +12,7 @@ import argparse
 import random
 from typing import Any
 
-from kvframe_sglang.server import Requests, cache, start
+from kvframe_sglang.server import Request, Requests, cache, start
 
 CHUNK, RUNNING, ANSWER = 512, 8, 16
 
@@ -35,7 +35,8 @@ def prompts(count: int, seed: int = 1) -> list[list[int]]:
 
 def served(made: Any, asked: list[list[int]]) -> float:
     """The share of prompt tokens that were found."""
-    requests, running, found = Requests(made), [], 0
+    requests, found = Requests(made), 0
+    running: list[Request] = []
     for prompt in asked:
         if len(running) == RUNNING:
             requests.end(running.pop(0))

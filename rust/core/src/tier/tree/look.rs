@@ -141,7 +141,7 @@ impl PrefixTree {
             open.push((node, true));
             let mut below = Vec::new();
             while child != NIL {
-                // Where nobody waits there is nothing to order.
+                // Where no request waits there is nothing to order.
                 if weights[child as usize] > 0 {
                     below.push(child);
                 }

@@ -126,7 +126,7 @@ impl PrefixTree {
     pub(super) fn path_key(&self, node: BlockId, above: BlockId) -> Key {
         let there = &self.nodes[node as usize];
         if self.vanished.is_none() && !self.tier.policy.wants_keys() {
-            // Nobody looks for it; no two are the same.
+            // No policy looks for it; no two are the same.
             return Key(u128::from(there.serial) + 1);
         }
         let before = if above == ROOT { there.space } else { self.tier.pool.key(above) };
