@@ -18,7 +18,9 @@ import json, logging, multiprocessing, sys
 def scheduler(arguments, given, out):
     import io
     log = io.StringIO()
-    logging.getLogger("sglang.kvframe").addHandler(logging.StreamHandler(log))
+    ours = logging.getLogger("sglang.kvframe")
+    ours.setLevel(logging.WARNING)  # the server's own level is that of errors
+    ours.addHandler(logging.StreamHandler(log))
     from kvframe_sglang.server import Requests, cache, start
     parsed = start(*arguments)
     made = cache(parsed, 4096, page_size=parsed.page_size or 1, **given)
