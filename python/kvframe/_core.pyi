@@ -720,6 +720,117 @@ class PageUses:
         A request found these pages.
         """
 
+@final
+class PrefixTree:
+    """
+    The core of a tree as the package sees it; `kvframe.prefix_tree.PrefixTree` is the face for users.
+    """
+    def __new__(
+        cls,
+        /,
+        *,
+        page_size: SupportsIndex,
+        before: SupportsIndex,
+        bigrams: bool,
+        policy: Any,
+        policy_options: dict | None = None,
+    ) -> PrefixTree:
+        """
+        An empty tree; `policy` is a built-in's name or a driver. `before` is the `serial` of the tree that
+        it comes after.
+        """
+    def above(self, /, node: SupportsIndex) -> int:
+        """
+        What a node follows.
+        """
+    def all(self, /) -> list[tuple[int, int, int, int, int]]:
+        """
+        (number, that of what it follows, start, tokens, locks) of every node.
+        """
+    def by_weight(self, /, nodes: SupportsGetItem[int, SupportsIndex]) -> list[int]:
+        """
+        Places of nodes in the order of a walk that goes where most of them are first.
+        """
+    def check(self, /, node: SupportsIndex) -> None:
+        """
+        Refuses a node that is not here.
+        """
+    def check_integrity(self, /) -> None:
+        """
+        Recounts the state.
+        """
+    def evict(self, /, tokens: SupportsIndex) -> tuple[int, list[int]]:
+        """
+        (tokens, nodes) that went to make room for `tokens`.
+        """
+    def evict_leaf(self, /, node: SupportsIndex) -> int:
+        """
+        Evicts one leaf. Its tokens.
+        """
+    def evict_without(self, /, tokens: SupportsIndex) -> tuple[int, list[int]]:
+        """
+        As `evict`, in the built-in order, where the policy has failed.
+        """
+    def failures(self, /) -> int:
+        """
+        Decisions that the built-in order took for a policy that failed.
+        """
+    def find(
+        self, /, ids: Any, extra: str | None, salt: str | None
+    ) -> tuple[int, int, tuple[int, int, int] | None]:
+        """
+        (tokens, node, split) of the longest cached prefix, which is recent now.
+        """
+    def lock(self, /, node: SupportsIndex) -> int:
+        """
+        One lock more on the path to a node. Tokens that none protected before.
+        """
+    def order(self, /) -> list[int]:
+        """
+        Numbers of the nodes that may be evicted, in that order.
+        """
+    def path(self, /, node: SupportsIndex, until: SupportsIndex) -> list[int]:
+        """
+        The numbers of the nodes from behind `until` to a node.
+        """
+    def path_nodes(self, /, node: SupportsIndex) -> list[tuple[int, int, int, int, int]]:
+        """
+        (node, what it follows, start, end, children) of the nodes from the root to one.
+        """
+    def peek(self, /, ids: Any, extra: str | None, salt: str | None) -> tuple[int, int, int]:
+        """
+        (tokens, node, tokens up to the node's end); nothing changes.
+        """
+    def root(self, /) -> int:
+        """
+        The root.
+        """
+    def serial(self, /) -> int:
+        """
+        How many nodes there were.
+        """
+    def sizes(self, /) -> tuple[int, int]:
+        """
+        Tokens that no lock protects, and those that one does.
+        """
+    def store(
+        self,
+        /,
+        ids: Any,
+        extra: str | None,
+        salt: str | None,
+        counted: SupportsIndex,
+        session: str | None,
+        priority: SupportsIndex,
+    ) -> tuple[int, int, int, tuple[int, int, int] | None, int | None]:
+        """
+        (tokens that were there, tokens now, node, split, new node).
+        """
+    def unlock(self, /, node: SupportsIndex) -> int:
+        """
+        One lock less. Tokens that none protects any more.
+        """
+
 @disjoint_base
 class Request:
     """

@@ -58,6 +58,6 @@ def test_nodes_of_another_cache_are_refused_at_the_first_eviction(adapter: Any) 
 @pytest.mark.scenario("F28")
 def test_the_page_says_which_servers_it_works_in() -> None:
     page = PAGE.read_text()
-    assert "no SGLang server runs a kvframe policy today" in page
+    assert "A server builds a `UnifiedRadixCache`: [kvframe-sglang](sglang.md) serves that." in page
     for told in ("create_simulated", "UnifiedRadixCache", "--radix-eviction-policy kvframe:arc"):
         assert told in page

@@ -18,6 +18,7 @@
 //! | [`block_queue`] | `BlockQueue`: the unowned blocks of an engine's pool under a policy |
 //! | [`handles`] | the engine's own objects for them |
 //! | [`tier`], [`pages`] | `TierPolicy`: blocks without prefixes under a policy; `TierPages`: with them |
+//! | [`prefix_tree`] | `PrefixTree`: an engine's radix tree, its nodes under a policy |
 //! | [`shadow`] | `ShadowSet`: what other policies and sizes would have hit, on a thread of its own |
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
@@ -65,6 +66,7 @@ mod outputs;
 mod pages;
 mod pins;
 mod policy;
+mod prefix_tree;
 mod profile;
 mod queue;
 mod replay;
@@ -104,6 +106,8 @@ mod _core {
     use super::options::{check_options, policy_options};
     #[pymodule_export]
     use super::pages::TierPages;
+    #[pymodule_export]
+    use super::prefix_tree::PrefixTree;
     #[pymodule_export]
     use super::profile::{TraceProfile, rewrite_rows};
     #[pymodule_export]

@@ -223,6 +223,10 @@ impl Eviction for Ordering {
         self.enter(&[block], view);
     }
 
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
     fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         self.spare.priority_changed(block, view);
         self.banded(view).priority_changed(block, view.pool);

@@ -128,6 +128,10 @@ impl Eviction for Scoring {
         self.state.on_evictable(block, view);
     }
 
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
     fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         self.state.priority_changed(block, view);
     }

@@ -132,6 +132,12 @@ pub trait Eviction: Consulted + Send {
     /// `block` is cached, and the last block that followed it is gone. The policy: may name it from now on.
     fn on_evictable(&mut self, block: BlockId, view: View<'_>);
 
+    /// Whether a block that was acquired comes back to its old place with [`Eviction::on_evictable`], and only
+    /// [`Eviction::release`] makes it recent. Otherwise it comes back with a release alone.
+    fn keeps_places(&self) -> bool {
+        true
+    }
+
     /// `block`, which is cached, has another retention priority now ([`Pool::priority`]). The policy: names
     /// blocks of a lower priority first, whatever else it knows of them.
     fn priority_changed(&mut self, block: BlockId, view: View<'_>);

@@ -147,6 +147,23 @@ impl Pool {
         }
     }
 
+    /// `block`, which is findable, follows another one from now on, at that depth.
+    pub fn follow(&mut self, block: BlockId, parent: BlockId, depth: u32) {
+        let before = std::mem::replace(&mut self.blocks[block as usize].parent, parent);
+        if before != NIL {
+            self.blocks[before as usize].children -= 1;
+        }
+        let above = &mut self.blocks[parent as usize];
+        above.children += 1;
+        above.last_child = block;
+        self.depth[block as usize] = depth;
+    }
+
+    /// Gives a block another key.
+    pub fn rename(&mut self, block: BlockId, key: Key) {
+        self.key[block as usize] = key;
+    }
+
     /// Committed → Pending, or Cached → Pending without an owner: no longer findable.
     /// Returns the parent that lost a child, or [`NIL`].
     pub fn unpublish(&mut self, block: BlockId) -> BlockId {

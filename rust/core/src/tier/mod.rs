@@ -5,7 +5,8 @@
 //! and hears of them in the same words; what a policy makes of prefixes it loses here.
 //!
 //! [`TierPages`] is the tier that does know prefixes, and which of its pages are on their way.
-//! [`BlockQueue`] ranks the blocks of an engine's own pool, by the engine's ids.
+//! [`BlockQueue`] ranks the blocks of an engine's own pool, by the engine's ids; [`PrefixTree`] finds and ranks
+//! the nodes of an engine's radix tree.
 
 mod chain;
 mod check;
@@ -17,6 +18,7 @@ mod queue;
 mod room;
 mod switch;
 mod transfers;
+mod tree;
 mod victims;
 
 pub use entry::{PageUses, let_in, occasion_of, offer_pages};
@@ -26,6 +28,7 @@ pub(crate) use prefix::Place;
 pub use queue::BlockQueue;
 pub use switch::QueueContents;
 pub use transfers::{TierStats, TransferResult};
+pub use tree::{EvictedNodes, Found, NodeId, PathNode, PrefixTree, Split, Stored, TreeNode};
 
 use crate::error::{Error, Result};
 use crate::hash::Key;

@@ -91,7 +91,7 @@ impl TierPolicy {
     }
 
     /// The next victim that is not set aside.
-    fn name(&mut self) -> Option<BlockId> {
+    pub(super) fn name(&mut self) -> Option<BlockId> {
         loop {
             let view = View { pool: &self.pool, now: self.now };
             let block = match self.named.take() {
@@ -115,7 +115,7 @@ impl TierPolicy {
     }
 
     /// Puts back what was set aside.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         for &block in &self.moved {
             self.pool.unshare(block);
         }
@@ -169,7 +169,7 @@ impl TierPolicy {
         Ok(named)
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if let Some(outside) = self.policy.external() {
             outside.settle();
         }

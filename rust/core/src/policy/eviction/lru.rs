@@ -190,6 +190,10 @@ impl Eviction for Lru {
         }
     }
 
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
     fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         self.banded(view.pool).priority_changed(block, view.pool);
     }

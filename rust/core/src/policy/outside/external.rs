@@ -360,6 +360,10 @@ impl Eviction for External {
         self.order.on_evictable(block, view);
     }
 
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
     fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
         self.unpick(block);
         self.order.priority_changed(block, view);

@@ -1,0 +1,5 @@
+"""Where this package's messages go: SGLang's own log."""
+
+import logging
+
+logger = logging.getLogger("sglang.kvframe")
