@@ -36,7 +36,7 @@ def test_both_copies_stay_and_the_older_one_is_found() -> None:
     assert kv.counts()[:2] == (4, 4)
     hit = kv.lookup([*range(2 * SIZE), 99])
     assert hit.blocks[0].tolist() == first
-    assert hit.unowned == 2
+    assert kv.blocks.unowned(hit.blocks[0]) == 2
     assert set(first).isdisjoint(second)
     kv.check_integrity()
 

@@ -200,11 +200,11 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
 
     def _unowned(self, request: Any, blocks: Any, hits: int) -> int:
         """How many of the blocks found have no owner: they are taken from what is available."""
+        unowned = self.kv.blocks.unowned
         if isinstance(blocks, BlockIds) and len(blocks.tables[0]) == hits:
-            tables = blocks.tables
-        else:
-            tables = self.kv.lookup(self._asked_of(request).limited(hits * self._size)).blocks
-        return sum(self.kv.blocks.unowned(table) for table in tables)
+            return sum(map(unowned, blocks.tables))
+        hit = self.kv.lookup(self._asked_of(request).limited(hits * self._size))
+        return sum(map(unowned, hit.blocks))
 
     def _admit(self, request: Any, hits: int, slots: int, end: int) -> KVCacheBlocks:
         size, asked = self._size, self._asked_of(request)
