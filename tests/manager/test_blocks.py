@@ -81,6 +81,7 @@ def test_nano_vllm_runs_on_the_pool() -> None:
     assert hit.tokens == 8
     engine.deallocate(two)
     assert engine.pool.unowned(hit.blocks[0]) == 2
+    assert engine.pool.unowned([-1, *hit.blocks[0].tolist(), -1]) == 2
     assert kv.counts() == (5, 3, 0, 8)
     full = Seq([50] * 32)
     engine.allocate(full)

@@ -130,9 +130,12 @@ fn expected(
 
 /// Reads the blocks of a hit, without the places where it needs none. `None` for another array.
 fn found(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
-    let array = blocks.cast::<PyArray1<i32>>().ok().filter(|array| array.is_aligned())?;
-    let ids = array.to_vec().ok()?.into_iter().filter(|&id| id != -1);
-    ids.map(|id| u32::try_from(id).ok()).collect()
+    let ids = match blocks.cast::<PyArray1<i32>>() {
+        Ok(array) if array.is_aligned() => array.to_vec().ok()?,
+        Ok(_) => return None,
+        Err(_) => blocks.extract::<Vec<i32>>().ok()?,
+    };
+    ids.into_iter().filter(|&id| id != -1).map(|id| u32::try_from(id).ok()).collect()
 }
 
 /// Reads ids in the dtype of block tables. `None` if the general conversion is needed.
