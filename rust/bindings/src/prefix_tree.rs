@@ -21,6 +21,12 @@ use crate::policy::host::PolicyHost;
 
 /// (head, tail, tokens of the head) of a node that was split.
 type SplitTuple = (u32, u32, usize);
+/// (tokens that were there, tokens now, node, split, new node).
+type StoredTuple = (usize, usize, u64, Option<SplitTuple>, Option<u32>);
+/// (node, what it follows, start, end, children).
+type PathTuple = (u64, u64, usize, usize, u32);
+/// (number, that of what it follows, start, tokens, locks).
+type NodeTuple = (u32, u32, usize, usize, u32);
 
 /// The core of a tree as the package sees it; `kvframe.prefix_tree.PrefixTree` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -132,7 +138,7 @@ impl PrefixTree {
         counted: usize,
         session: Option<&str>,
         priority: i32,
-    ) -> PyResult<(usize, usize, u64, Option<SplitTuple>, Option<u32>)> {
+    ) -> PyResult<StoredTuple> {
         let ids = tokens(ids)?;
         let keys = self.keys(&ids);
         let session = session.map_or(0, session_id);
@@ -188,11 +194,7 @@ impl PrefixTree {
     }
 
     /// (node, what it follows, start, end, children) of the nodes from the root to one.
-    fn path_nodes(
-        &self,
-        py: Python<'_>,
-        node: u64,
-    ) -> PyResult<Vec<(u64, u64, usize, usize, u32)>> {
+    fn path_nodes(&self, py: Python<'_>, node: u64) -> PyResult<Vec<PathTuple>> {
         let told =
             |PathNode { node, above, start, end, children }| (node, above, start, end, children);
         let path = self.core.with(py, |core| core.path_nodes(node))?;
@@ -210,7 +212,7 @@ impl PrefixTree {
     }
 
     /// (number, that of what it follows, start, tokens, locks) of every node.
-    fn all(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32, usize, usize, u32)>> {
+    fn all(&self, py: Python<'_>) -> PyResult<Vec<NodeTuple>> {
         let told =
             |TreeNode { node, above, start, tokens, locks }| (node, above, start, tokens, locks);
         Ok(self.core.locked_long(py, |core| core.all())?.into_iter().map(told).collect())

@@ -63,6 +63,12 @@ impl<'a> Engine<'a> {
         self.scheduler.records.take(arrival.request)
     }
 
+    /// Whether requests wait, load or run here.
+    pub fn is_busy(&self) -> bool {
+        let Scheduler { queue, loading, running, .. } = &self.scheduler;
+        queue.len() + loading.len() + running.len() > 0
+    }
+
     /// When a transfer ends, or infinity.
     pub fn next_transfer(&self) -> f64 {
         self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end)
@@ -104,12 +110,15 @@ impl<'a> Engine<'a> {
     }
 
     /// What was counted, and the requests that were not served to their end.
-    pub fn close(mut self) -> (ServerReport, Vec<(usize, RequestRecord)>) {
+    pub fn close(mut self) -> Result<(ServerReport, Vec<(usize, RequestRecord)>), Stopped> {
+        if let Some(tiers) = &mut self.scheduler.tiers {
+            tiers.wind_up(&mut self.scheduler.cache)?;
+        }
         self.report.found_on_return = self.scheduler.found_on_return;
         self.report.evictions = self.scheduler.cache.manager.stats().evictions;
         self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
         self.done.extend(self.scheduler.records.drain());
-        (self.report, self.done)
+        Ok((self.report, self.done))
     }
 
     fn advance(&mut self, scheduled: Scheduled, next_arrival: f64) -> u32 {

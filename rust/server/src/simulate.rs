@@ -69,19 +69,20 @@ pub fn simulate_with(
         let next_arrival = arrivals.next().map_or(f64::INFINITY, |next| next.time);
         if engine.begin(next_arrival)? {
             engine.end()?;
-        } else {
-            match next_arrival.min(engine.next_transfer()) {
-                f64::INFINITY if engine.done.is_empty() => break,
-                f64::INFINITY => {}
-                next => engine.now = engine.now.max(next),
+        } else if engine.done.is_empty() {
+            let next = next_arrival.min(engine.next_transfer());
+            // Tiers may tidy up for ever: they are waited for as long as a request is here.
+            if next == f64::INFINITY || (next_arrival == f64::INFINITY && !engine.is_busy()) {
+                break;
             }
+            engine.now = engine.now.max(next);
         }
         for (request, record) in engine.done.drain(..) {
             requests[request] = record;
             arrivals.ended(request, engine.now);
         }
     }
-    let (mut report, left) = engine.close();
+    let (mut report, left) = engine.close()?;
     for (request, record) in left {
         requests[request] = record;
     }

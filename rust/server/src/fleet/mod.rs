@@ -139,7 +139,7 @@ impl Fleet<'_> {
             let first_end = ends.map(|(engine, _)| engine.now).fold(f64::INFINITY, f64::min);
             let now = first_end.min(self.next_arrival());
             if now == f64::INFINITY {
-                return Ok(self.close());
+                return self.close();
             }
             is_due.fill(false);
             self.end_steps(now, &mut is_due)?;
@@ -231,15 +231,15 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    fn close(mut self) -> FleetReport {
+    fn close(mut self) -> Result<FleetReport, Stopped> {
         for engine in self.engines {
-            let (report, left) = engine.close();
+            let (report, left) = engine.close()?;
             self.report.engines.push(report);
             for (request, record) in left {
                 self.report.requests[request] = record;
             }
         }
         self.report.messages = self.feed.map_or((0, 0), |feed| feed.messages());
-        self.report
+        Ok(self.report)
     }
 }

@@ -157,9 +157,11 @@ impl Tiers {
         self.under_way.peek().map_or(f64::INFINITY, |first| first.0.end)
     }
 
-    /// Whether another poll would do nothing before a transfer ends or a request comes.
+    /// Whether nothing moves, and another poll would start nothing before a request comes.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.behind.iter().all(OrderedKeys::is_empty) && !self.levels.iter().any(Level::is_too_full)
+        self.under_way.is_empty()
+            && self.behind.iter().all(OrderedKeys::is_empty)
+            && !self.levels.iter().any(Level::is_too_full)
     }
 
     /// Settles what has ended by `now`, and starts what can be started.
@@ -177,6 +179,14 @@ impl Tiers {
         self.go_on_with_loads(cache)?;
         self.catch_up(cache.host)?;
         self.tidy(cache.host)
+    }
+
+    /// Lets what is under way arrive, and starts nothing more: no request is left that could use it.
+    pub(crate) fn wind_up(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
+        while let Some(Reverse(transfer)) = self.under_way.pop() {
+            self.end(cache, transfer.errand)?;
+        }
+        Ok(())
     }
 
     fn end(&mut self, cache: &mut Cache<'_>, errand: Errand) -> Result<(), Stopped> {
