@@ -20,7 +20,7 @@ from kvframe.errors import UsageError
 from kvframe.manager import step as steps
 from kvframe.manager.build import core_of, drivers_of, resolved_of
 from kvframe.manager.forks import forked
-from kvframe.manager.tables import Offsets, in_rows, one_after_another, slot_count
+from kvframe.manager.tables import Offsets, all_tables, slots_of
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
 from kvframe.prompts import PER_TRY, Prompts
@@ -434,12 +434,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Returns:
             What was written: ``out``, or as much of it as the ragged tables fill.
         """
-        if indptr is None:
-            written = in_rows(self._core, seqs, out, group=group, pad=pad, start=start)
-        elif start is None:
-            written = one_after_another(self._core, seqs, out, indptr, group=group)
-        else:
-            raise UsageError("start: only for tables in rows, not with indptr")
+        written = all_tables(self._core, seqs, out, group, pad=pad, start=start, indptr=indptr)
         if seq_lens is not None:
             self._core.seq_lens(seqs, seq_lens)
         return written
@@ -468,10 +463,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Returns:
             What was written: the front of ``out``.
         """
-        slots = np.empty(slot_count(counts), np.int64) if out is None else out
-        return slots[
-            : self._core.slot_mapping(seqs, starts, counts, slots, group=group, indptr=indptr)
-        ]
+        return slots_of(self._core, seqs, starts, counts, out, group=group, indptr=indptr)
 
     def lengths(self, seq: int) -> Lengths:
         """A sequence's lengths in tokens."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
+from kvframe.errors import UsageError
 from kvframe.request import Handles
 
 MOST_SLOTS = 1 << 26
@@ -29,6 +30,43 @@ def slot_count(counts: Handles) -> int:
         return 0
     slots = int(asked.sum()) if asked.max() <= MOST_SLOTS else 0
     return slots if slots <= MOST_SLOTS else 0
+
+
+def slots_of(
+    core: Core,
+    seqs: Handles,
+    starts: Handles,
+    counts: Handles,
+    out: npt.NDArray[np.int64] | None,
+    *,
+    group: int,
+    indptr: Offsets | None,
+) -> npt.NDArray[np.int64]:
+    """Write slots; see `KVCacheManager.slot_mapping`."""
+    slots = np.empty(slot_count(counts), np.int64) if out is None else out
+    return slots[: core.slot_mapping(seqs, starts, counts, slots, group=group, indptr=indptr)]
+
+
+def all_tables(
+    core: Core,
+    seqs: Handles,
+    out: npt.NDArray[np.int32] | None,
+    group: int,
+    *,
+    pad: int,
+    start: Handles | None,
+    indptr: Offsets | None,
+) -> npt.NDArray[np.int32]:
+    """Write block tables; see `KVCacheManager.block_tables`.
+
+    Raises:
+        UsageError: ``start`` with ``indptr``.
+    """
+    if indptr is None:
+        return in_rows(core, seqs, out, group=group, pad=pad, start=start)
+    if start is not None:
+        raise UsageError("start: only for tables in rows, not with indptr")
+    return one_after_another(core, seqs, out, indptr, group=group)
 
 
 def in_rows(
