@@ -70,7 +70,9 @@ def served(
         timeout=400,
     )
     told = [line[5:] for line in done.stdout.splitlines() if line.startswith("TOLD ")]
-    assert told, done.stdout[-2000:] + done.stderr[-2000:]
+    said = done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.returncode == 0, said
+    assert told, said
     found: dict[str, object] = json.loads(told[0])
     return found
 

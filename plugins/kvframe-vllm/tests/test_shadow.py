@@ -69,6 +69,22 @@ def test_a_policy_that_rules_is_the_anchor() -> None:
     assert abs(report.difference) < 0.002
 
 
+@pytest.mark.parametrize("asked", ["lfu", "s3-fifo:small_percent=20"])
+def test_so_is_one_that_the_scheduler_puts_in_after_it_has_bound_the_connector(asked: str) -> None:
+    load = Load(
+        blocks=301,
+        scheduler_cls="kvframe_vllm.scheduler.KvframeScheduler",
+        additional_config={"kvframe": asked},
+    )
+    made, done = served(with_shadows(load, EXTRA))
+    report = made.connector.report()
+    made.connector.shutdown()
+    assert report.actual is not None
+    assert report.actual.policy == asked
+    assert report.actual.found_tokens == sum(done.hits.values())
+    assert report.doubt is None
+
+
 def test_numbers_go_into_vllms_metrics() -> None:
     made, _ = served(with_shadows(Load(blocks=301), EXTRA), count=60)
     connector = made.connector

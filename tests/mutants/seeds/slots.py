@@ -60,13 +60,11 @@ MUTANTS = (
     Mutant(
         "older-copy-forgotten",
         "index/hash.rs",
-        "                let copies = self.copies.entry(key).or_insert_with(|| vec![first]);\n"
-        "                copies.push(block);\n"
-        "                if !self.by_age {\n"
-        "                    copies.sort_unstable();\n"
-        "                }\n"
+        "                let place = |block| Ages::place(self.ages.as_ref(), block);\n"
+        "                let copies = self.copies.entry(key).or_default();\n"
+        "                copies.extend([place(first), place(block)]);\n"
         "                self.more += 1;\n"
-        "                *entry.get_mut() = copies[0];\n",
+        "                *entry.get_mut() = place(first).min(place(block)).1;\n",
         "                *entry.get_mut() = block;\n",
         "with the second copy of a block, the first is lost as well",
         ("SA-B7",),

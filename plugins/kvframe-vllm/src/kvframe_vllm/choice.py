@@ -42,6 +42,13 @@ def text_of(found: object, where: str) -> str | None:
     raise ConfigError(f"{where} = {found!r}: must be a policy's name, or the path of a .toml file")
 
 
+def named(resolved: Resolved) -> str:
+    """The policy of a configuration, as kvframe's command line names it."""
+    eviction = resolved.config.eviction
+    options = ",".join(f"{key}={value}" for key, value in (eviction.options or {}).items())
+    return f"{eviction.policy}:{options}" if options else str(eviction.policy)
+
+
 def resolved(text: str | None, **sections: Any) -> Resolved:
     """The configuration that the text stands for; None is what kvframe finds by itself.
 

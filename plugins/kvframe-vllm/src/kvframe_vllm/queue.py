@@ -13,6 +13,7 @@ from typing import Any
 from kvframe.block_queue import BlockQueue
 from kvframe.config import Resolved
 from kvframe.flat import UNKNOWN, Access
+from kvframe_vllm import choice
 
 Block = Any
 """vLLM's KVCacheBlock."""
@@ -30,6 +31,7 @@ class PolicyQueue:
 
     Attributes:
         num_free_blocks: Blocks without an owner.
+        policy: Its policy, as kvframe's command line names it.
         core: kvframe's queue.
     """
 
@@ -40,6 +42,7 @@ class PolicyQueue:
         block_size: int,
         give_up: Callable[[Exception], Any],
     ) -> None:
+        self.policy = choice.named(resolved)
         self.core = BlockQueue(resolved, len(blocks), block_size=block_size, handles=blocks)
         self.num_free_blocks = 0
         self._live = True

@@ -1,5 +1,7 @@
 //! The hash index: keys live in the pool's columns, the table holds ids alone.
 
+use std::collections::BTreeSet;
+
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 
@@ -14,9 +16,10 @@ pub struct HashIndex {
     table: HashTable<BlockId>,
     /// All copies of the keys that have several. They are kept outside the table, because entries with equal
     /// keys collide there.
-    copies: HashMap<Key, Vec<BlockId>>,
-    /// Whether copies stand in the order in which they came, and not in that of their ids.
-    by_age: bool,
+    copies: HashMap<Key, BTreeSet<(u64, BlockId)>>,
+    /// Of each block, how many blocks became findable before it, if the oldest copy is found and not that with
+    /// the lowest id.
+    ages: Option<Ages>,
     /// Copies that are not in the table.
     more: u32,
     verify: Option<Witness>,
@@ -62,13 +65,13 @@ impl HashIndex {
             tokens: Vec::new(),
         });
         let table = HashTable::with_capacity(capacity.min(1 << 20) as usize);
-        Self { table, copies: HashMap::new(), by_age: false, more: 0, verify, mirror: None }
+        Self { table, copies: HashMap::new(), ages: None, more: 0, verify, mirror: None }
     }
 
     /// Of several copies, finds the oldest, and not that with the lowest id.
     #[must_use]
     pub fn by_age(mut self, yes: bool) -> Self {
-        self.by_age = yes;
+        self.ages = yes.then(Ages::default);
         self
     }
 
@@ -95,7 +98,7 @@ impl HashIndex {
     /// index keeps no tokens. The pool's columns hold the keys already. Stops at the first block that is
     /// another case, and returns how many it stored.
     pub fn store_plain(&mut self, pool: &Pool, blocks: &[BlockId], keys: &[Key]) -> usize {
-        if self.wants_proof() {
+        if self.wants_proof() || self.ages.is_some() {
             return 0;
         }
         let hasher = |&b: &BlockId| pool.key(b).mixed();
@@ -124,6 +127,9 @@ impl HashIndex {
         proof: Option<Proof<'_>>,
     ) -> KeyMatch {
         let hasher = |&b: &BlockId| pool.key(b).mixed();
+        if let Some(ages) = &mut self.ages {
+            ages.came(block);
+        }
         let found = match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
             Entry::Vacant(entry) => {
                 entry.insert(block);
@@ -136,13 +142,11 @@ impl HashIndex {
                 {
                     return KeyMatch::Collision;
                 }
-                let copies = self.copies.entry(key).or_insert_with(|| vec![first]);
-                copies.push(block);
-                if !self.by_age {
-                    copies.sort_unstable();
-                }
+                let place = |block| Ages::place(self.ages.as_ref(), block);
+                let copies = self.copies.entry(key).or_default();
+                copies.extend([place(first), place(block)]);
                 self.more += 1;
-                *entry.get_mut() = copies[0];
+                *entry.get_mut() = place(first).min(place(block)).1;
                 KeyMatch::Block(first)
             }
         };
@@ -175,10 +179,11 @@ impl HashIndex {
     #[cold]
     fn remove_copy(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
         let Some(copies) = self.copies.get_mut(&key) else { return false };
-        let Some(at) = copies.iter().position(|&copy| copy == block) else { return false };
-        copies.remove(at);
+        if !copies.remove(&Ages::place(self.ages.as_ref(), block)) {
+            return false;
+        }
         self.more -= 1;
-        if let Some(&first) = copies.first()
+        if let Some(&(_, first)) = copies.first()
             && let Some(entry) = self.table.find_mut(key.mixed(), |&b| pool.key(b) == key)
         {
             *entry = first;
@@ -211,7 +216,7 @@ impl HashIndex {
     /// Another findable block under `block`'s key, the first of several.
     pub fn other_copy(&self, pool: &Pool, block: BlockId) -> Option<BlockId> {
         let copies = self.copies.get(&pool.key(block))?;
-        copies.iter().copied().find(|&b| b != block)
+        copies.iter().map(|&(_, copy)| copy).find(|&copy| copy != block)
     }
 
     /// Findable blocks.
@@ -226,8 +231,30 @@ impl HashIndex {
 
     /// Every findable block, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        let more = self.copies.values().flat_map(|copies| copies[1..].iter().copied());
+        let more =
+            self.copies.values().flat_map(|copies| copies.iter().skip(1).map(|&(_, copy)| copy));
         self.table.iter().copied().chain(more)
+    }
+}
+
+/// When blocks became findable.
+#[derive(Debug, Default)]
+struct Ages {
+    next: u64,
+    of: Vec<u64>,
+}
+
+impl Ages {
+    fn came(&mut self, block: BlockId) {
+        let at = block as usize;
+        self.of.resize(self.of.len().max(at + 1), 0);
+        self.of[at] = self.next;
+        self.next += 1;
+    }
+
+    /// Where a block stands among the copies of its key: by age, or by its id.
+    fn place(ages: Option<&Self>, block: BlockId) -> (u64, BlockId) {
+        (ages.map_or(u64::from(block), |ages| ages.of[block as usize]), block)
     }
 }
 

@@ -31,6 +31,11 @@ STOCK = "lru"
 """The policy that is vLLM's own order, block for block."""
 
 
+def ruling(pool: Any) -> str:
+    """The policy that rules a pool now."""
+    return str(getattr(pool.free_block_queue, "policy", STOCK))
+
+
 class ShadowConnector(PassiveConnector):
     """Runs the policies and sizes of its extra configuration beside vLLM's prefix cache."""
 
@@ -42,6 +47,8 @@ class ShadowConnector(PassiveConnector):
         self._doubt: str | None = None
         self._pool: Any = None
         self._config = ShadowConfig()
+        # What really runs, as the shadows were told, and whether that is known to be so.
+        self._actual, self._is_sure = STOCK, False
         self._due = 0.0
         # Whether the shadows were given something since the clock was looked at.
         self._fresh = False
@@ -53,6 +60,7 @@ class ShadowConnector(PassiveConnector):
             config = ShadowConfig.of(extra)
             if config.policy is not None:
                 install(gpu_block_pool, config.policy)
+            self._actual = ruling(gpu_block_pool)
             if reason := self._unfit(gpu_block_pool):
                 logger.warning("kvframe runs no shadows: %s", reason)
                 return
@@ -69,7 +77,7 @@ class ShadowConnector(PassiveConnector):
             config.policies,
             capacities,
             size,
-            actual=(config.policy or STOCK, blocks),
+            actual=(self._actual, blocks),
             stride=stride,
             reserved=1,
             batching=batching,
@@ -112,13 +120,31 @@ class ShadowConnector(PassiveConnector):
             return f"blocks of {specs[0].block_size} tokens are hashed by {pool.hash_block_size}"
         return None
 
+    def _make_sure(self) -> None:
+        """Begin anew if another policy rules the pool: a scheduler puts its own in after the
+        connector is bound.
+        """
+        self._is_sure = True
+        if self._pool is None:
+            return
+        if self._actual != (actual := ruling(self._pool)):
+            self._actual = actual
+            try:
+                self._start(self._pool, self._config)
+            except Exception as error:
+                self._stop(error)
+
     def on_new_request(self, request: Any) -> None:
+        if not self._is_sure:
+            self._make_sure()
         if self._traffic is not None:
             self._traffic.came(request)
 
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int, bool]:
+        if not self._is_sure:
+            self._make_sure()
         if self._traffic is not None:
             self._traffic.looked_up(num_computed_tokens)
         return 0, False
