@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "older-copy-forgotten",
         "index/hash.rs",
-        "                let place = |block| Ages::place(self.ages.as_ref(), block);\n"
+        "                let place = |block| Ages::place(self.ages.as_deref(), block);\n"
         "                let copies = self.copies.entry(key).or_default();\n"
         "                copies.extend([place(first), place(block)]);\n"
         "                self.more += 1;\n"

@@ -19,7 +19,7 @@ pub struct HashIndex {
     copies: HashMap<Key, BTreeSet<(u64, BlockId)>>,
     /// Of each block, how many blocks became findable before it, if the oldest copy is found and not that with
     /// the lowest id.
-    ages: Option<Ages>,
+    ages: Option<Box<Ages>>,
     /// Copies that are not in the table.
     more: u32,
     verify: Option<Witness>,
@@ -71,7 +71,7 @@ impl HashIndex {
     /// Of several copies, finds the oldest, and not that with the lowest id.
     #[must_use]
     pub fn by_age(mut self, yes: bool) -> Self {
-        self.ages = yes.then(Ages::default);
+        self.ages = yes.then(Box::default);
         self
     }
 
@@ -142,7 +142,7 @@ impl HashIndex {
                 {
                     return KeyMatch::Collision;
                 }
-                let place = |block| Ages::place(self.ages.as_ref(), block);
+                let place = |block| Ages::place(self.ages.as_deref(), block);
                 let copies = self.copies.entry(key).or_default();
                 copies.extend([place(first), place(block)]);
                 self.more += 1;
@@ -179,7 +179,7 @@ impl HashIndex {
     #[cold]
     fn remove_copy(&mut self, pool: &Pool, block: BlockId, key: Key) -> bool {
         let Some(copies) = self.copies.get_mut(&key) else { return false };
-        if !copies.remove(&Ages::place(self.ages.as_ref(), block)) {
+        if !copies.remove(&Ages::place(self.ages.as_deref(), block)) {
             return false;
         }
         self.more -= 1;
