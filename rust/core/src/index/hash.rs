@@ -21,10 +21,10 @@ pub struct HashIndex {
     /// the lowest id.
     ages: Option<Box<Ages>>,
     /// Copies that are not in the table.
-    more: u32,
+    more: usize,
     verify: Option<Witness>,
     /// Changes for an index outside the core, if there is one.
-    mirror: Option<Mirror>,
+    mirror: Option<Box<Mirror>>,
 }
 
 /// What a non-cryptographic key is checked against: each block's link and tokens.
@@ -196,7 +196,7 @@ impl HashIndex {
 
     /// Keeps what changes, from now on.
     pub fn mirror(&mut self) {
-        self.mirror = Some(Mirror::default());
+        self.mirror = Some(Box::default());
     }
 
     /// What changed since the last call.
@@ -221,7 +221,7 @@ impl HashIndex {
 
     /// Findable blocks.
     pub fn len(&self) -> usize {
-        self.table.len() + self.more as usize
+        self.table.len() + self.more
     }
 
     /// Whether nothing is findable.
