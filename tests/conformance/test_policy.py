@@ -1,4 +1,4 @@
-"""Scenarios of the policies: who dies next, by each rule, through the public face."""
+"""Scenarios of the policies: which block is evicted next, by each rule, through the public face."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def under(policy: str, blocks: int, **options: Any) -> KVCacheManager:
 
 
 def deaths(kv: KVCacheManager, *names: int) -> list[int]:
-    """Which of these one-block prompts die first, as blocks are asked for one by one."""
+    """Which of these one-block prompts are evicted first, as blocks are asked for one by one."""
     order = []
     for _ in names:
         loan = np.zeros(1, np.int32)

@@ -37,7 +37,7 @@ KEYS: dict[str, Key] = {
 
 
 class Scored(BatchedEviction):
-    """The lowest key dies first; the core sees to it that no block dies before its children."""
+    """The lowest key goes first; the core sees to it that no block goes before its children."""
 
     columns = ("last_use", "inserted", "uses")
     window = 0
@@ -94,7 +94,7 @@ def make(way: type[Scored] | type[Named], key: Key, _options: object) -> Batched
 
 
 class Blank(Runner):
-    """Computes nothing: which block dies does not hang on what is said."""
+    """Computes nothing: which block is evicted does not hang on what is said."""
 
     def run(self, work: list[Work]) -> Floats:
         return np.zeros((len(work), self.model.shape.vocab))

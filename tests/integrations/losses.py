@@ -1,4 +1,4 @@
-"""What each built-in policy goes by, found by trying: leave a fact out, and see who dies.
+"""What each built-in policy goes by, found by trying: leave a fact out, and see what is evicted.
 
 ``python -m tests.integrations.losses`` writes the table into docs/how-to/other-engines.md.
 """
@@ -37,7 +37,7 @@ def policies() -> dict[str, frozenset[str]]:
 
 
 def needs(policy: str) -> set[str]:
-    """Facts without which it kills in another order.
+    """Facts without which it evicts in another order.
 
     Blocks come and are used one at a time, so that a place in the prompt breaks no ties.
     """
@@ -51,7 +51,7 @@ def needs(policy: str) -> set[str]:
 
 
 def deaths(policy: str, load: int, without: str = "") -> list[str]:
-    """Who dies, in order, of a random load in which one fact is not told."""
+    """Which block is evicted, in order, of a random load in which one fact is not told."""
     dice = random.Random(load)
     tier: TierPolicy[str] = TierPolicy(resolved(policy), CAPACITY)
     dead: list[str] = []

@@ -2,7 +2,7 @@
 
 The rows of vLLM's own suite (test_vllm_suite.py runs that where vLLM is): chunks come and go, those
 being written or read are never victims, an eviction gives all it was asked for or nothing, a
-request's tail dies before its head whenever its transfers end, and a reset leaves nothing.
+request's tail is evicted before its head whenever its transfers end, and a reset leaves nothing.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_deferred_frees_drain_in_order() -> None:
         available.append(kv.counts().cached)
         kv.check_integrity()
     assert available == [0, 2, 4, 6]
-    # The first to pass is the first to die, tail first.
+    # The first to pass is the first to be evicted, tail first.
     assert kv.inspect.eviction_order().tolist() == [1, 0, 3, 2, 5, 4]
 
 

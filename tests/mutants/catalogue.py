@@ -19,7 +19,7 @@ MUTANTS = (
         "            let mut gone = table[keep..].to_vec();\n"
         "            gone.reverse();\n"
         "            store.drop_table(seq, &gone);",
-        "the head of a prefix dies before its tail, and the tail is of no use any more",
+        "the head of a prefix is evicted before its tail, and the tail is of no use any more",
         ("MK-B14",),
     ),
     Mutant(

@@ -71,7 +71,7 @@ MUTANTS = (
         "            blocks.reverse();\n"
         "            self.store.drop_owners(seq, &blocks);\n"
         "            self.scratch.blocks = blocks;\n",
-        "of what left a window the head dies first, which every longer hit needs",
+        "of what left a window the head is evicted first, which every longer hit needs",
     ),
     Mutant(
         "found-in-anothers-unit",

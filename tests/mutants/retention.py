@@ -10,7 +10,7 @@ MUTANTS = (
         "policy/adapters/heap.rs",
         "(u64::from(bucket) << 56)",
         "(u64::from(100 - bucket) << 56)",
-        "what was to be kept longest dies first",
+        "what was to be kept longest is evicted first",
     ),
     Mutant(
         "retention-ignored",
@@ -31,7 +31,7 @@ MUTANTS = (
         "policy/eviction/sieve.rs",
         "        let hand = self.hand_mut(bucket);\n        let is_lowest",
         "        let hand = self.hand_mut(bucket.max(35));\n        let is_lowest",
-        "what dies at a low priority decides which block of the default one is next",
+        "what is evicted at a low priority decides which block of the default one is next",
     ),
     Mutant(
         "priority-a-tick-too-long",

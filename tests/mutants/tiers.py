@@ -101,7 +101,7 @@ MUTANTS = (
         "tier/pages.rs",
         "        self.backed[page as usize] = false;\n",
         "",
-        "a page dies first for a copy below that is of another one",
+        "a page is evicted first for a copy below that is of another one",
     ),
     Mutant(
         "backed-dies-under-its-children",
@@ -122,7 +122,7 @@ MUTANTS = (
         "tier/transfers.rs",
         "                break;\n",
         "                at += 1;\n",
-        "what dies next depends on which mover was faster: no two runs are alike",
+        "what is evicted next depends on which mover was faster: no two runs are alike",
     ),
     Mutant(
         "removes-what-others-wrote",

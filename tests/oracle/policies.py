@@ -70,7 +70,7 @@ class Books(BatchedEviction):
 
 
 class Scores(Books):
-    """The most used dies first, then the lowest id."""
+    """The most used is evicted first, then the lowest id."""
 
     def score(self, offer: Any, out: Any) -> None:
         self.check(offer)
@@ -78,7 +78,7 @@ class Scores(Books):
 
 
 class Names(Books):
-    """The deepest dies first, then the lowest id."""
+    """The deepest is evicted first, then the lowest id."""
 
     def victims(self, n: int, offer: Any, out: Any) -> None:
         self.check(offer)

@@ -68,7 +68,7 @@ RANKS: dict[str, Rank] = {
     "test-scores": lambda b: (-b.uses, b.id),
     "test-names": lambda b: (-b.depth, b.id),
 }
-"""What dies first is least, of the blocks that may die; other policies have a twin."""
+"""The least of the blocks that may be evicted goes first; other policies have a twin."""
 OUTSIDE = {"t-lru", "test-scores", "test-names"}
 """Policies that live outside the core, whose settled order is the built-in one."""
 
@@ -82,7 +82,7 @@ class Pool:
     policy: str
     rank: Rank | None = None
     twin: Victims | None = None
-    """Of a policy with neither, any block may die that the core lets die."""
+    """Of a policy with neither, any block may be evicted that the core offers."""
     blocks: dict[int, Block] = field(default_factory=dict)
     victims: deque[tuple[int, Bands]] = field(default_factory=deque)
     """What the manager evicted in the call that the model follows, in order, each with what blocks'
@@ -122,7 +122,7 @@ class Pool:
         self.stats[name] = self.stats.get(name, 0) + more
 
     def leaves(self) -> list[Block]:
-        """What may die: found by its key, without an owner, and nothing found follows it."""
+        """What may be evicted: found by its key, without an owner, and nothing found follows it."""
         followed = {b.parent for b in self.blocks.values()}
         leaves = [b for b in self.cached() if b.id not in followed]
         return sorted(leaves, key=self.rank) if self.rank else leaves
@@ -185,7 +185,7 @@ class Pool:
         assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
         named, told = self.victims.popleft()
         victim = self.blocks[named]
-        assert victim in leaves, f"{victim.id} was evicted, and may not die"
+        assert victim in leaves, f"{victim.id} was evicted, and may not be evicted"
         bands = {b.id: self.band(b, told) for b in leaves}
         lowest = min(bands.values())
         leaves = [b for b in leaves if bands[b.id] == lowest]
@@ -219,7 +219,7 @@ class Pool:
             self.dropped.append(self.attached.pop(name)[1])
 
     def obtain(self, block: int, group: int, owner: str) -> Block:
-        """A free block, or the one that dies next. Which free one is told, not foretold."""
+        """A free block, or the one that is evicted next. Which free one is told, not foretold."""
         if not self.free:
             self.evict()
         assert self.first <= block < self.total, f"there is no block {block}"

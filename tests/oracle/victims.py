@@ -1,4 +1,4 @@
-"""Who dies next, by the plain twin of the policy (`tests.policies.twins`)."""
+"""Which block is evicted next, by the plain twin of the policy (`tests.policies.twins`)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Victims:
         self.twin.forgotten(self.blocks.pop(block.id))
 
     def order(self, leaves: list[Block], now: int) -> list[int] | None:
-        """All of them from the first to die on, where their order is a key of each one's own."""
+        """All of them, the next victim first, where their order is a key of each one's own."""
         twin = self.twin
         if not isinstance(twin, Ranking) or type(twin).victim is not Ranking.victim:
             return None

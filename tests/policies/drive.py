@@ -153,7 +153,7 @@ def asks(request: Request, size: int) -> Retention | None:
 
 
 def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
-    """Lets a twin of the policy say who dies each time; returns how many did.
+    """Lets a twin of the policy say which block is evicted each time; returns how many did.
 
     Args:
         policy: Its name.

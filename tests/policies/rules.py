@@ -104,7 +104,7 @@ class Slru(Counted):
 
 
 class Ranked(Counted):
-    """The lowest score dies, of equals the one used longest ago."""
+    """The lowest score is evicted, of equals the one used longest ago."""
 
     def __init__(self, capacity: int, theirs: bool) -> None:
         super().__init__(capacity, theirs)

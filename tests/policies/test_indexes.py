@@ -17,7 +17,7 @@ from ..manager.helpers import manager, registry
 
 
 def order_of_death(kv: KVCacheManager, seed: int, requests: int) -> list[Any]:
-    """What a stream of growing, branching and returning prompts finds, and what dies when."""
+    """What a stream of growing, branching and returning prompts finds, and what is evicted when."""
     dice = random.Random(seed)
     prompts: list[list[int]] = [[]]
     told: list[Any] = []

@@ -1,4 +1,4 @@
-"""Every built-in policy kills in the order of its plain twin, beside running sequences."""
+"""Every built-in policy evicts in the order of its plain twin, beside running sequences."""
 
 from __future__ import annotations
 

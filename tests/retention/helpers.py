@@ -60,6 +60,6 @@ def there(kv: KVCacheManager, *blocks: int) -> int:
 
 
 def squeeze(kv: KVCacheManager, blocks: int) -> None:
-    """Makes so many cached blocks die."""
+    """Makes so many cached blocks be evicted."""
     assert kv.evict_until(kv.counts().free + blocks) == blocks
     kv.check_integrity()

@@ -277,7 +277,7 @@ class WantsAll(Lru):
 
 
 class ArgPartition(Names):
-    """Wrong where all that is offered has to die."""
+    """Wrong where all that is offered has to be evicted."""
 
     columns = ("block", "last_use")
 

@@ -1,4 +1,4 @@
-"""A server of a test listens, stalls, dies and comes back."""
+"""A server of a test listens, stalls, is killed and comes back."""
 
 from __future__ import annotations
 

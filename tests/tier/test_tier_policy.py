@@ -31,7 +31,7 @@ MADE: list[OldestFirst] = []
 
 
 class OldestFirst(BatchedEviction):
-    """One plugin for all places: the block that came first dies first."""
+    """One plugin for all places: the block that came first is evicted first."""
 
     columns = ("inserted", "depth")
 

@@ -49,7 +49,7 @@ class Server:
         raise NotImplementedError
 
     def kill(self) -> None:
-        """It dies without a word."""
+        """It is killed without a word."""
 
     def restart(self) -> None:
         """It is started again."""

@@ -161,7 +161,7 @@ def test_what_moved_and_what_was_lost_add_up() -> None:
 @pytest.mark.scenario("T25", "T12")
 @pytest.mark.parametrize("policy", ["lru", "arc"])
 def test_to_be_written_down_is_no_use(policy: str) -> None:
-    """Pages that were about to die die once they are below, and none that were used since."""
+    """Pages that were about to be evicted go once they are below, and none that were used since."""
     first = host(20, eviction=policy, high=0.8, low=0.6)
     engine = Engine([first, below(admission="write-back")], stores=[Shelf()], blocks=24)
     for seed in (1, 2, 3):

@@ -168,7 +168,7 @@ def test_the_second_of_two_like_requests_joins_the_load_of_the_first(fails: bool
 
 @pytest.mark.scenario("V28", "F29")
 def test_a_full_host_tier_takes_nothing_and_requests_go_on() -> None:
-    """Its pages are all being written, or read: nothing may die for what comes."""
+    """Its pages are all being written, or read: nothing may be evicted for what comes."""
     engine = Engine([host(3)], blocks=32)
     grants = [engine.start(text(seed, 13)) for seed in range(3)]
     for grant in grants:

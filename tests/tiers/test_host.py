@@ -248,7 +248,7 @@ def test_selective_and_write_back_demotion() -> None:
         lazy.run(text(seed, 13))
     assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 0}
     assert lazy.kv.counts() == (2, 6, 0, 8)
-    # The tail of the first prefix dies first; its front is backed up with it.
+    # The tail of the first prefix is evicted first; its front is backed up with it.
     assert lazy.tiers.make_room(4) == 3
     assert lazy.kv.counts() == (4, 4, 0, 8)
     assert lazy.tiers.lookup(text(1, 13)).tiers == {"host": 12}

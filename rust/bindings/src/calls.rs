@@ -39,7 +39,7 @@ pub fn discard(object: Bound<'_, PyAny>) {
     unsafe { unwinding::give_up(object.into_ptr()) };
 }
 
-/// The same of an error, whose traceback holds the variables of its frames.
+/// [`discard`] for an error: its traceback holds the variables of its frames.
 pub fn discard_error(py: Python<'_>, error: PyErr) {
     discard(error.into_value(py).into_bound(py).into_any());
 }

@@ -61,7 +61,8 @@ impl Manager {
         outcome.map_err(|e| self.host.error(py, &e))
     }
 
-    /// The same for what may need victims.
+    /// As `with`, for work that may need victims: it is done again once a policy outside the core has
+    /// named them, so it may run several times.
     pub(crate) fn with_victims<T>(
         &self,
         py: Python<'_>,

@@ -122,8 +122,7 @@ impl Manager {
         Ok(dict)
     }
 
-    /// Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-    /// ticket of a load, whether the other input was found). What is given besides goes over what the request says.
+    /// Admits a request; returns what `AllocationTuple` lists. Keywords override what the request says.
     #[pyo3(signature = (request, chunk=None, until=None, partial=None, resumed=None, answer=None))]
     fn allocate(
         &self,

@@ -217,7 +217,7 @@ impl Hasher {
         self.link_until(previous, index, mm_items, (index + 1) * self.block_size)
     }
 
-    /// The same where tokens end at `until`, within block `index`: items behind them are not theirs.
+    /// [`Self::link`] where tokens end at `until`, within block `index`: items behind that do not count.
     pub fn link_until(
         &self,
         previous: Key,

@@ -264,7 +264,7 @@ impl Pool {
         }
     }
 
-    /// The same; `None` if no priority was asked for since it was taken.
+    /// The retention priority that was asked for; `None` if none was since the block was taken.
     pub fn asked_priority(&self, block: BlockId) -> Option<u8> {
         Some(self.blocks[block as usize].priority).filter(|&priority| priority != UNASKED)
     }

@@ -44,7 +44,7 @@ pub struct Request {
     /// Tokens after the cached ones whose KV comes from elsewhere: whole blocks, filled by the time that
     /// the allocation's `load` is settled.
     pub num_external_tokens: u32,
-    /// The same, told as a length: the KV of the prompt's tokens up to here can be loaded. The load
+    /// External tokens told as a length: the KV of the prompt's tokens up to here can be loaded. The load
     /// brings whole blocks of it, behind the cached ones. Any length is accepted: one that reaches past
     /// the prompt is cut, and one that is cached already loads nothing. It cannot be given together
     /// with `num_external_tokens`.

@@ -66,7 +66,7 @@ impl Spare {
         }
     }
 
-    /// The same while there is no list; empty once there is one. Blocks set `aside` count as
+    /// The cached blocks in order while there is no list; empty once there is one. Blocks set `aside` count as
     /// cached: only the operation under way owns them.
     fn cached(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
         if self.order.is_some() {

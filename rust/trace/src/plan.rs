@@ -17,7 +17,7 @@ pub enum Mode {
     Trace,
     /// Full blocks only, as an engine caches them.
     Engine,
-    /// The same, while requests arrive by the clock and pin their blocks until their last token.
+    /// As an engine, while requests arrive by the clock and pin their blocks until their last token.
     Timed,
 }
 

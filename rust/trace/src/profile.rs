@@ -168,7 +168,7 @@ impl Profile {
         hits
     }
 
-    /// The same of the later half of the requests, those with index n / 2 and above.
+    /// [`Self::lru_hits`] of the later half of the requests, those with index n / 2 and above.
     #[must_use]
     pub fn lru_hits_last_half(&self, capacities: &[u64]) -> Vec<u64> {
         let size = u64::from(self.block_size);

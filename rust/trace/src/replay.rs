@@ -97,7 +97,7 @@ pub trait Host {
         true
     }
 
-    /// The same of a load that has ended with its first `blocks` blocks good.
+    /// [`Self::admit`] for a load that has ended with its first `blocks` blocks good.
     fn admit_load(&mut self, _manager: &mut Manager, _ticket: u64, _blocks: u32) -> bool {
         true
     }
@@ -189,7 +189,7 @@ impl<'a> PreparedTrace<'a> {
         self.drive(&mut manager, host)
     }
 
-    /// The same on a manager made with [`PreparedTrace::options`]. `None` if the host stopped it.
+    /// [`Self::replay`] on a manager made with [`PreparedTrace::options`]. `None` if the host stopped it.
     ///
     /// # Errors
     /// What the manager says.

@@ -14,7 +14,7 @@ from kvframe.integrations.lmcache import KvframeEvictionPolicy, install
 
 
 def backend(name: str) -> list[str]:
-    """The calls of a storage backend; a pinned chunk never dies, what stays comes back."""
+    """The calls of a storage backend; a pinned chunk is never evicted, what stays comes back."""
     policy = get_cache_policy(f"kvframe:{name}")
     cache = policy.init_mutable_mapping()
     for i in range(10):

@@ -131,7 +131,7 @@ MUTANTS = (
         "store/mod.rs",
         "        let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));\n",
         "        let named = self.policy.victim(view).filter(|_| false);\n",
-        "whatever policy is chosen, the lowest id dies",
+        "whatever policy is chosen, the lowest id is evicted",
         ("MK-B17",),
     ),
 )

@@ -41,7 +41,7 @@ class Block:
 
 
 class Twin:
-    """A policy: told what happens, it names the victim among the blocks that may die."""
+    """A policy: told what happens, it names the victim among the blocks that may be evicted."""
 
     def __init__(self, capacity: int, **options: int) -> None:
         self.capacity = capacity
@@ -74,12 +74,12 @@ class Twin:
         """It can be found no more, though it was no victim."""
 
     def victim(self, leaves: list[Block]) -> Block:
-        """Which of those dies. They have the lowest retention priority of all that may."""
+        """Which of those is evicted. They have the lowest retention priority of all that may."""
         raise NotImplementedError
 
 
 class Ranking(Twin):
-    """The lowest key dies first, of equals the deeper block, then the lower id."""
+    """The lowest key is evicted first, of equals the deeper block, then the lower id."""
 
     def insert(self, block: Block, use: Use) -> None:
         block["uses"] = 1

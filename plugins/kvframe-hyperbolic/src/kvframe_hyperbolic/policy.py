@@ -1,7 +1,7 @@
 """The functions that the core calls, compiled by numba.
 
-Blocks that may die stand in a dense list, so that a sample is a few draws. A victim costs as many
-looks as the sample has blocks, whatever the size of the pool; every other event costs O(1).
+Blocks that may be evicted stand in a dense list, so that a sample is a few draws. A victim costs as
+many looks as the sample has blocks, whatever the size of the pool; every other event costs O(1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvframe.native import NONE, SIGNATURES, NativePolicy
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 STATE = np.dtype([("drawn", np.uint64), ("sample", np.uint32), ("listed", np.uint32)], align=True)
-"""The generator's state, the sample's size, and how many blocks may die."""
+"""The generator's state, the sample's size, and how many blocks may be evicted."""
 
 BLOCK = np.dtype(
     [

@@ -1,4 +1,4 @@
-"""Steps to execution: blocks of agents whose turn is far away die first.
+"""Steps to execution: blocks of agents whose turn is far away are evicted first.
 
 "KVFlow: Efficient Prefix Caching for Accelerating LLM-Based Multi-Agent Workflows", NeurIPS 2025,
 arXiv 2507.07400.

@@ -1,4 +1,4 @@
-"""T-LRU: what the next prefill can recompute within its budget dies first.
+"""T-LRU: what the next prefill can recompute within its budget is evicted first.
 
 "Tail-Optimized Caching for LLM Inference", arXiv 2510.15152; SGLang's ``tlru``.
 """

@@ -115,7 +115,7 @@ impl<C: Consult + Send> PolicyHost<C> {
         Ok(done)
     }
 
-    /// The same for work that grows with the pool: detached from the interpreter where that is
+    /// [`Self::locked`] for work that grows with the pool: detached from the interpreter where that is
     /// large, so that other threads run meanwhile.
     pub fn locked_long<T: Send>(
         &self,
@@ -176,7 +176,7 @@ impl<C: Consult + Send> PolicyHost<C> {
         self.locked(py, work)?.map_err(|e| self.error(py, &e))
     }
 
-    /// The same for work that may need victims: the policy is asked for them between two tries, as often
+    /// [`Self::with`] for work that may need victims: the policy is asked for them between two tries, as often
     /// as it takes.
     pub fn with_victims<T>(
         &self,

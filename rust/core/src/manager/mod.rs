@@ -219,7 +219,7 @@ impl Manager {
         self.room_for(needed, acquired).inspect_err(|error| self.count_refusal(error))
     }
 
-    /// The same without counting.
+    /// [`Self::check_room`] without counting a refusal.
     fn room_for(&self, needed: u32, acquired: u32) -> Result<()> {
         if self.capacity.is_asleep() {
             return Err(Error::Asleep);

@@ -34,7 +34,7 @@ impl PolicyOption {
         Self { most: 100, ..Self::number(name, default, description) }
     }
 
-    /// The same with another highest value.
+    /// This option with `most` as its highest value.
     #[must_use]
     pub const fn up_to(self, most: u32) -> Self {
         Self { most, ..self }

@@ -48,7 +48,7 @@ impl Pool {
         Some(id)
     }
 
-    /// The same for a certain block, which is free and was taken before: O(free).
+    /// Takes a certain block, which is free and was taken before: O(free).
     pub fn take_free(&mut self, block: BlockId) {
         if let Some(at) = self.free.iter().rposition(|&free| free == block) {
             self.free.remove(at);

@@ -55,7 +55,7 @@ impl Pool {
         self.coming -= u32::from(self.stays(block) == 1);
     }
 
-    /// The same for each of `blocks` that waits.
+    /// [`Self::came_back`] for each of `blocks` that waits.
     #[cold]
     pub(super) fn chain_came_back(&mut self, blocks: &[BlockId]) {
         for &block in blocks {
@@ -65,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// The same as below for each of `blocks` that waits.
+    /// [`Self::lost_one`] for each of `blocks` that waits.
     #[cold]
     pub(super) fn chain_lost_one(&mut self, blocks: &[BlockId]) {
         for &block in blocks {

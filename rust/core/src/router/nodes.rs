@@ -344,7 +344,7 @@ impl Nodes {
         }
     }
 
-    /// The same blocks in as few rows, in the order in which they are.
+    /// Moves the rows together so that none stands empty between them; their order stays.
     fn shrink(&mut self) {
         let mut smaller = Self::new(self.rows().max(RESERVE).min(self.capacity));
         let mut moved = vec![NONE; self.keys.len()];

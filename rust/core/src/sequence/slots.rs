@@ -98,7 +98,7 @@ impl Sequences {
         self.check(seq).map(|at| &self.slots[at].sequence)
     }
 
-    /// The same, to change it.
+    /// A sequence by its handle, to change it.
     ///
     /// # Errors
     /// As [`Sequences::get`].

@@ -155,7 +155,7 @@ impl Sample {
         }
     }
 
-    /// The same of the first `blocks` blocks whose keys were given.
+    /// How many of the first `blocks` blocks whose keys were given are in the sample.
     pub fn known(&self, blocks: u32) -> usize {
         match self.stride {
             1 => self.keys.len().min(blocks as usize),

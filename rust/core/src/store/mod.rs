@@ -142,7 +142,7 @@ impl Store {
         &self.attached
     }
 
-    /// The same, to attach more.
+    /// What is attached to prompts, to attach more.
     pub(crate) fn attached_mut(&mut self) -> &mut Attachments {
         &mut self.attached
     }
@@ -157,7 +157,7 @@ impl Store {
         &self.stats
     }
 
-    /// The same, to count what the caller does.
+    /// The counters, to count what the caller does.
     #[inline]
     pub(crate) fn stats_mut(&mut self) -> &mut Stats {
         &mut self.stats
@@ -261,7 +261,7 @@ impl Store {
         self.pool.put_back(victim);
     }
 
-    /// The same for a caller that takes the block itself at once: it is not free in between.
+    /// [`Self::evict`] for a caller that takes the block at once: it is never on the free list.
     fn vacate(&mut self, victim: BlockId) {
         self.note_block(Kind::Evict, 0, victim, 0);
         self.stats.evictions += 1;

@@ -77,7 +77,7 @@ impl Store {
         self.note_block_two(Kind::Copy, seq, src, (u64::from(dst), u64::from(tokens)));
     }
 
-    /// One event for each of `blocks` that is one.
+    /// Logs one event for each of `blocks`; `NIL` entries are passed over.
     #[inline]
     pub(crate) fn note_blocks<'a>(
         &mut self,

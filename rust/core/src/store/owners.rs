@@ -69,7 +69,7 @@ impl Store {
         self.note_blocks(Kind::Wait, 0, blocks.iter(), fence);
     }
 
-    /// That step has run.
+    /// The step that [`Self::wait`] named has run: the owners that it kept leave.
     pub(crate) fn end_wait(&mut self, blocks: &[BlockId]) {
         for &block in blocks {
             self.pool.end_wait(block);
@@ -91,7 +91,7 @@ impl Store {
         self.drop_each(blocks);
     }
 
-    /// The same for the end of a table, in which each block is there once.
+    /// [`Self::drop_owners`] for the end of a table, in which each block stands once.
     pub(crate) fn drop_table(&mut self, seq: SeqId, blocks: &[BlockId]) {
         self.note_blocks(Kind::Release, seq, blocks.iter().rev(), 0);
         // Of those at the front that others own, too, nothing changes but the count.

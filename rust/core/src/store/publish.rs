@@ -21,7 +21,7 @@ impl Store {
         self.enter_tree(block, key, place, found)
     }
 
-    /// The same in an index that knows tokens alone.
+    /// [`Self::publish`] in the radix index, which knows tokens and no keys.
     pub(crate) fn publish_path(
         &mut self,
         block: BlockId,

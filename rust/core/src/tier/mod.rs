@@ -57,7 +57,7 @@ impl<'a> RequestInfo<'a> {
         self.access().next(0)
     }
 
-    /// The same of the blocks from the place `from` on.
+    /// This request as the blocks from the place `from` on see it.
     fn behind(self, from: u32) -> Self {
         Self { next_use: self.next_use.get(from as usize..).unwrap_or(&[]), ..self }
     }

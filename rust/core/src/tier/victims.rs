@@ -135,7 +135,7 @@ impl TierPolicy {
         self.policy.order(View { pool: &self.pool, now: self.now })
     }
 
-    /// The same order, but a compiled policy is asked for it. A policy that only names victims
+    /// The order of [`Self::order`], but a compiled policy is asked for it. A policy that only names victims
     /// names every block, and is then given the blocks back in that order.
     ///
     /// # Errors

@@ -290,7 +290,7 @@ impl Transfers {
         }
     }
 
-    /// The same of blocks in any order of their prefix.
+    /// `seq` gives up `blocks`, in the order of their prefix, behind the fence that is up.
     pub(crate) fn drop_owners(&mut self, store: &mut Store, seq: SeqId, blocks: &[BlockId]) {
         if self.fences.is_up() {
             self.fences.put_behind(store, blocks, 0);
@@ -299,7 +299,7 @@ impl Transfers {
         }
     }
 
-    /// The same of the entries of a table at `places`, in their order.
+    /// `seq` gives up the entries of a table at `places`, in their order, behind the fence that is up.
     pub(crate) fn drop_places(
         &mut self,
         store: &mut Store,

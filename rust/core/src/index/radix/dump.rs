@@ -44,7 +44,7 @@ impl Radix {
         out
     }
 
-    /// The same as a Graphviz graph.
+    /// The tree as a Graphviz graph.
     pub fn dot(&self, pool: &Pool) -> String {
         let mut out = String::from("digraph radix {\n  node [shape=box];\n");
         for line in self.lines(pool) {

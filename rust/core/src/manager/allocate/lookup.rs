@@ -50,7 +50,7 @@ impl Manager {
         self.lookup_hashed(&keys, tokens, space, mm_items)
     }
 
-    /// The same, with the keys of the prompt's blocks at hand.
+    /// [`Self::lookup`] for a caller that has the keys of the prompt's blocks.
     pub fn lookup_hashed(
         &self,
         keys: &[Key],
@@ -150,7 +150,7 @@ impl Manager {
         self.find_own(wanted, blocks)
     }
 
-    /// The same by the core's own index.
+    /// [`Self::find_prefix`] by the core's own index, whatever a matcher outside answered.
     pub(super) fn find_own(
         &self,
         wanted: PrefixQuery<'_>,

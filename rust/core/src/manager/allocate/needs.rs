@@ -10,7 +10,7 @@ use crate::pool::BlockId;
 use crate::request::{Attempt, Request};
 use crate::sequence::Sequence;
 
-/// What an allocation was counted to.
+/// What an allocation needs: the answer of `count_needs`.
 pub(super) struct BlockNeeds {
     /// Tokens that get slots.
     pub(super) until: u32,

@@ -16,11 +16,11 @@ use crate::sequence::{SeqId, Sequence};
 pub struct Due<'a> {
     /// Its handle.
     pub seq: SeqId,
-    /// The length that is committed; as it is, if the operation commits nothing.
+    /// The length that the operation commits; `None` if it commits nothing.
     pub upto: Option<u32>,
-    /// The length that it is cut to before.
+    /// The length that the sequence is truncated to before.
     pub cut: Option<u32>,
-    /// Ids that it gets before that, of the first tokens without.
+    /// Ids for its first tokens that have none yet; they are set before the commit.
     pub fill: &'a [u32],
 }
 

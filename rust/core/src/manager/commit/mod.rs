@@ -43,8 +43,8 @@ impl Manager {
         Ok(done)
     }
 
-    /// The same for an engine that makes findable what it is about to compute: the step still attends
-    /// to what later ones do without, so windows keep it until [`Manager::computed`].
+    /// [`Manager::commit`] for an engine that makes findable what it is about to compute. The step still
+    /// attends to blocks that later steps do without, so windows keep them until [`Manager::computed`].
     ///
     /// # Errors
     /// As [`Manager::commit`].

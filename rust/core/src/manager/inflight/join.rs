@@ -188,7 +188,7 @@ impl Manager {
         vouched
     }
 
-    /// Those who joined have as much computed, as far as they have kept what they joined.
+    /// Marks the blocks as computed in each sequence that joined, up to the first that it has dropped since.
     pub(in crate::manager) fn notify_joiners(&mut self, vouched: Vec<ReadyBlocks>) -> Result<()> {
         let groups = self.options.groups.len();
         for ReadyBlocks { start, pages, joiners, whole } in vouched {

@@ -28,7 +28,7 @@ impl Manager {
         ticket
     }
 
-    /// The pages (group, place) of the units from `row` on that a hit comes in, group by group.
+    /// Every block (group, index in its table) of the reusable unit that starts at `row`, group by group.
     fn pages_of(&self, row: u32) -> impl Iterator<Item = (usize, usize)> + '_ {
         let unit = self.layout.unit();
         self.layout.groups().iter().enumerate().flat_map(move |(group, reach)| {
@@ -50,7 +50,7 @@ impl Manager {
         let Some((load, pages)) = self.transfers.tickets().load(ticket) else {
             return Err(Error::UnknownTicket(ticket));
         };
-        // Half of what all groups can serve together is none of it.
+        // Only whole units can be reused: a last one that came in part is dropped.
         let good = (blocks / unit) as usize * row_pages;
         let opened_for = pages.first().map_or(0, |copy| copy.seq);
         let pages: Vec<BlockId> = pages[..good].iter().map(|copy| copy.dst).collect();

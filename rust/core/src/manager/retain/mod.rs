@@ -12,8 +12,8 @@ use crate::retention::{INNER_PRIORITY, Keep};
 use crate::sequence::SeqId;
 
 impl Manager {
-    /// Whether it matters how blocks are given up, and by how many: to what requests asked for, or to
-    /// what is left behind within a prompt.
+    /// Whether releases have to be recorded: a request asked for retention, or a layer group gives blocks
+    /// up while its sequence runs.
     pub(super) fn notes_uses(&self) -> bool {
         self.store.retention().is_on() || self.layout.gives_up()
     }

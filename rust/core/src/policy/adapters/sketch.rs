@@ -5,9 +5,9 @@
 use crate::hash::Key;
 
 const ROWS: usize = 4;
-/// Counters of a row by the nominal capacity, before that is rounded up to a power of two.
+/// Counters of a row for each block of the nominal capacity, before rounding up to a power of two.
 const WIDTH: u64 = 4;
-/// Additions by the nominal capacity after which every count is halved.
+/// Additions for each block of the nominal capacity after which every count is halved.
 const SAMPLE: u64 = 10;
 /// What a counter can hold.
 const MOST: u64 = 15;

@@ -24,7 +24,7 @@ pub struct BlockRow {
     pub inserted: u64,
     /// The engine's time of the last hit or release; 0 before the engine has passed a time.
     pub last_use_time: u64,
-    /// The same of the tick at which it became findable.
+    /// The clock at the tick at which it became findable.
     pub inserted_time: u64,
     /// Uses since then, that one included.
     pub uses: u32,

@@ -6,7 +6,7 @@ use crate::pool::{BlockId, NIL, Pool};
 /// What an offer knows of a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OfferMark {
-    /// The offer that it was written for; else it says nothing. None is the 0th.
+    /// The number of the offer it was written for: a mark with another number is stale. Offers count from 1.
     offer: u32,
     /// Its place there, or [`NIL`].
     place: u32,
@@ -22,7 +22,8 @@ impl OfferMark {
         Self { offer, place: NIL, children: 0, passed: false }
     }
 
-    /// Of one that is kept out, and so are those that it follows: no block has so many children.
+    /// The mark of a block that is kept out of the offer, and its ancestors with it: no block has that many
+    /// children, so they never count as offered.
     pub fn spared(offer: u32) -> Self {
         Self { children: NIL, ..Self::new(offer) }
     }
@@ -41,9 +42,9 @@ pub(crate) struct Offering<'a> {
     pub out: &'a mut Candidates,
     /// Places whose parent is noted by its id until all are taken.
     pub loose: &'a mut Vec<u32>,
-    /// What the last one taken alone follows, or [`NIL`]. A prefix is released as a whole, so it is
-    /// nearly always next in the order, and nothing else asks for its mark; until it is known not to
-    /// be, that is left alone and its place is held to be the next one.
+    /// The parent of the block taken last, or [`NIL`]. A prefix is released as a whole, so its parent is
+    /// nearly always the next in the order. Until the order says otherwise, its mark is not written and
+    /// its place is taken to be the next one: that spares a random write a block.
     pub awaited: BlockId,
 }
 

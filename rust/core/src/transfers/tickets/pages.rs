@@ -122,7 +122,7 @@ impl PageUses {
         self.by_block.get(&block).map_or(0, |page| page.ends)
     }
 
-    /// The same, without those of computations joined with `filler`.
+    /// [`Self::ends`] without the computations that were joined with `filler`.
     pub(super) fn ends_besides(&self, block: BlockId, filler: SeqId) -> u32 {
         let besides = |page: &Page| page.ends - if page.filler == filler { page.joins } else { 0 };
         self.by_block.get(&block).map_or(0, besides)
