@@ -10,7 +10,7 @@
 """
 
 from kvframe.calibrate.grid import Step, fitted, held_out
-from kvframe.calibrate.profile import Profile, Steps, fit
+from kvframe.calibrate.profile import Profile, Steps, fit, fit_log
 from kvframe.calibrate.shape import ModelShape
 from kvframe.calibrate.store import SHIPPED, Measured, read_profile, write_profile
 
@@ -22,6 +22,7 @@ __all__ = [
     "Step",
     "Steps",
     "fit",
+    "fit_log",
     "fitted",
     "held_out",
     "read_profile",
