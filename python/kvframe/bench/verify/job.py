@@ -10,7 +10,7 @@ from pathlib import Path
 from kvframe.bench.verify.compare import Row, median
 from kvframe.bench.verify.engine import Make
 from kvframe.bench.verify.files import write_requests, write_steps, write_trace
-from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, trace_of
+from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, steps_of, trace_of
 from kvframe.bench.verify.recording import Recording, record
 from kvframe.bench.verify.workload import Chat, chats, spread
 from kvframe.calibrate import Measured, Profile, write_profile
@@ -87,22 +87,42 @@ class Verification:
     def rounds(self, count: int, seconds: float = float("inf")) -> Iterator[list[Row]]:
         """Run every policy at every load ``count`` times, and compare after each time.
 
+        After the first time, they run once more with steps that count as what the profile says.
+
         Args:
             count: Runs.
             seconds: No run begins after so many.
         """
         until = time.monotonic() + seconds
         for number in range(1, count + 1):
-            for load, runs in self.at.items():
-                for policy in self.policies:
-                    if time.monotonic() > until:
-                        yield self.rows()
-                        return
-                    self._say(f"{self.name}: run {number} of {count}, load {load:g}, {policy}")
-                    engine = self._make(policy, self._capacity)
-                    runs.recorded.setdefault(policy, []).append(record(engine, runs.chats))
-                    engine.close()
+            for runs, policy in self._all(f"run {number} of {count}", until):
+                runs.recorded.setdefault(policy, []).append(self._run(runs, policy))
             yield self.rows()
+            if number == 1:
+                for runs, policy in self._all("simulated step times", until):
+                    self._run_paced(runs, policy)
+                yield self.rows()
+
+    def _all(self, what: str, until: float) -> Iterator[tuple[Runs, str]]:
+        for runs in self.at.values():
+            for policy in self.policies:
+                if time.monotonic() > until:
+                    return
+                self._say(f"{self.name}: {what}, load {runs.load:g}, {policy}")
+                yield runs, policy
+
+    def _run(self, runs: Runs, policy: str, terms: Profile | None = None) -> Recording:
+        engine = self._make(policy, self._capacity)
+        done = record(engine, runs.chats, None if terms is None else pace(terms))
+        engine.close()
+        return done
+
+    def _run_paced(self, runs: Runs, policy: str) -> None:
+        """What an engine finds and a simulation says where steps take the same time in both."""
+        recording = runs.recorded[self.policies[0]][0]
+        source, terms = trace_of(recording, self.block_size), fitted([recording])
+        simulated = predicted(source, policy, self.limits, self.blocks, terms)
+        runs.paced[policy] = Felt.of(self._run(runs, policy, terms)), simulated
 
     def rows(self) -> list[Row]:
         """Predicted beside measured, of the loads at which every policy has run."""
@@ -113,40 +133,31 @@ class Verification:
         if len(runs.recorded) < len(self.policies):
             return
         recordings = runs.recorded[own]
-        source, (terms, _) = trace_of(recordings[0], self.block_size), fitted(recordings)
+        source, terms = trace_of(recordings[0], self.block_size), [fitted([r]) for r in recordings]
         for policy in self.policies:
             measured = [Felt.of(recording) for recording in runs.recorded[policy]]
-            simulated = predicted(source, policy, self.limits, self.blocks, terms)
-            if policy not in runs.paced:
-                runs.paced[policy] = self._paced(runs, policy, terms), simulated
-            paced, same = runs.paced[policy]
+            simulated = [predicted(source, policy, self.limits, self.blocks, t) for t in terms]
+            paced, same = runs.paced.get(policy, (None, None))
             yield Row(
                 where=f"{self.name}, {self.blocks} blocks of {self.block_size} tokens",
                 policy=policy,
                 load=runs.load,
                 runs=len(measured),
-                requests=len(simulated.ttft),
+                requests=len(simulated[0].ttft),
                 hit=median(one.hit_rate for one in measured),
-                hit_predicted=simulated.hit_rate,
-                hit_paced=paced.hit_rate,
-                hit_paced_predicted=same.hit_rate,
-                equal=int((paced.cached == same.cached).sum()),
+                hit_predicted=median(one.hit_rate for one in simulated),
+                hit_paced=paced and paced.hit_rate,
+                hit_paced_predicted=same and same.hit_rate,
+                equal=int((paced.cached == same.cached).sum()) if paced and same else None,
                 recorded_equal=self._in_order(recordings[0]) if policy == own else None,
                 ttft_mean=median(float(one.ttft.mean()) for one in measured),
                 ttft_p50=median(one.percentile(50) for one in measured),
                 ttft_p95=median(one.percentile(95) for one in measured),
-                ttft_mean_predicted=float(simulated.ttft.mean()),
-                ttft_p50_predicted=simulated.percentile(50),
-                ttft_p95_predicted=simulated.percentile(95),
+                ttft_mean_predicted=median(float(one.ttft.mean()) for one in simulated),
+                ttft_p50_predicted=median(one.percentile(50) for one in simulated),
+                ttft_p95_predicted=median(one.percentile(95) for one in simulated),
                 preemptions=max(one.preemptions for one in runs.recorded[policy]),
             )
-
-    def _paced(self, runs: Runs, policy: str, terms: Profile) -> Felt:
-        """What is found where each step counts as what the terms say."""
-        engine = self._make(policy, self._capacity)
-        felt = Felt.of(record(engine, runs.chats, pace(terms)))
-        engine.close()
-        return felt
 
     def _in_order(self, recording: Recording) -> int:
         """Requests that find what they found, where a pool is asked in the recorded order."""
@@ -167,7 +178,7 @@ class Verification:
             if not recordings:
                 continue
             stem = f"{self.name.partition(':')[0]}-{load:g}"
-            terms, steps = fitted(recordings)
+            terms, steps = fitted(recordings), steps_of(recordings)
             write_trace(folder / f"{stem}.jsonl", recordings[0], self.block_size)
             write_steps(folder / f"{stem}.steps.csv", recordings)
             write_requests(folder / f"{stem}.requests.csv", recordings[0])

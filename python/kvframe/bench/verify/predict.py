@@ -66,13 +66,17 @@ def trace_of(recording: Recording, block_size: int) -> Source:
         return load(str(path))
 
 
-def fitted(recordings: Sequence[Recording]) -> tuple[Terms, Steps]:
-    """Terms fitted to the steps of recordings, and these steps."""
+def steps_of(recordings: Sequence[Recording]) -> Steps:
+    """The steps of recordings, as `kvframe.calibrate` reads them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "steps.csv"
         write_steps(path, recordings)
-        steps = Steps.read(path)
-    return fit_log(steps), steps
+        return Steps.read(path)
+
+
+def fitted(recordings: Sequence[Recording]) -> Terms:
+    """Terms fitted to the steps of recordings."""
+    return fit_log(steps_of(recordings))
 
 
 def pace(terms: Terms) -> Callable[[StepRow], float]:
