@@ -17,7 +17,7 @@ REQUEST_COLUMNS = ("arrival", "prompt", "cached", "output", "ttft", "e2e")
 
 def in_order(recording: Recording) -> list[Served]:
     """Its requests in the order of the trace: by the times at which they would come at best."""
-    return sorted(recording.requests, key=lambda request: request.nominal)
+    return sorted(recording.requests, key=lambda one: (one.nominal, one.chat, one.turn))
 
 
 def write_trace(path: Path, recording: Recording, block_size: int) -> None:

@@ -137,7 +137,7 @@ class Verification:
         for policy in self.policies:
             measured = [Felt.of(recording) for recording in runs.recorded[policy]]
             simulated = [predicted(source, policy, self.limits, self.blocks, t) for t in terms]
-            paced, same = runs.paced.get(policy, (None, None))
+            paced = runs.paced.get(policy)
             yield Row(
                 where=f"{self.name}, {self.blocks} blocks of {self.block_size} tokens",
                 policy=policy,
@@ -146,9 +146,9 @@ class Verification:
                 requests=len(simulated[0].ttft),
                 hit=median(one.hit_rate for one in measured),
                 hit_predicted=median(one.hit_rate for one in simulated),
-                hit_paced=paced and paced.hit_rate,
-                hit_paced_predicted=same and same.hit_rate,
-                equal=int((paced.cached == same.cached).sum()) if paced and same else None,
+                hit_paced=paced[0].hit_rate if paced else None,
+                hit_paced_predicted=paced[1].hit_rate if paced else None,
+                equal=int((paced[0].cached == paced[1].cached).sum()) if paced else None,
                 recorded_equal=self._in_order(recordings[0]) if policy == own else None,
                 ttft_mean=median(float(one.ttft.mean()) for one in measured),
                 ttft_p50=median(one.percentile(50) for one in measured),
