@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,22 +194,35 @@ def fit(steps: Steps, knots: tuple[float, ...] = KNOTS) -> Profile:
 
 def _fit(steps: Steps, knots: tuple[float, ...], unit: Floats) -> Profile:
     """The least squares, of errors in times of ``unit``."""
-    scaled = _features(steps, knots) / unit[:, None]
-    norms = np.maximum(np.linalg.norm(scaled, axis=0), 1e-30)
-    scaled = scaled / norms
-    gram, wanted = scaled.T @ scaled, scaled.T @ (steps.step_us / unit)
     bent = range(2, 2 + len(knots))
-    found = np.zeros(len(norms))
-    for _ in range(5_000):
-        before = found.copy()
-        for at in range(len(found)):
-            value = found[at] + wanted[at] - gram[at] @ found
-            found[at] = value if at in bent else max(0.0, value)
-        if np.abs(found - before).max() < 1e-9:
-            break
-    found = found / norms
+    found = least_squares(_features(steps, knots), steps.step_us, unit, bent)
     slopes = tuple(float(slope) for slope in np.maximum(np.cumsum(found[1 : 2 + len(knots)]), 0.0))
     sequence, kv_token, pair = (float(value) for value in found[2 + len(knots) :])
     return Profile(
         float(found[0]), slopes, sequence, kv_token, pair, float(np.median(steps.host_us)), knots
     )
+
+
+def least_squares(terms: Floats, times: Floats, unit: Floats, signed: Sequence[int] = ()) -> Floats:
+    """What each term costs, with the least squares of errors in times of ``unit``.
+
+    Args:
+        terms: A row for each time.
+        times: What was measured.
+        unit: What an error of 1 is, for each of them.
+        signed: Columns whose cost may be negative; no other may.
+    """
+    scaled = terms / unit[:, None]
+    norms = np.maximum(np.linalg.norm(scaled, axis=0), 1e-30)
+    scaled = scaled / norms
+    gram, wanted = scaled.T @ scaled, scaled.T @ (times / unit)
+    found = np.zeros(len(norms))
+    for _ in range(5_000):
+        before = found.copy()
+        for at in range(len(found)):
+            value = found[at] + wanted[at] - gram[at] @ found
+            found[at] = value if at in signed else max(0.0, value)
+        if np.abs(found - before).max() < 1e-9 * max(float(np.abs(found).max()), 1.0):
+            break
+    solved: Floats = found / norms
+    return solved

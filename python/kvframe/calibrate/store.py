@@ -46,12 +46,16 @@ def accuracy(profile: Profile, steps: Steps) -> str:
 
 
 def write_profile(
-    path: Path, profile: Profile, measured: Measured, fitted: Steps, judged: Steps | None
+    path: Path, profile: Profile, measured: Measured, fitted: Steps | None, judged: Steps | None
 ) -> None:
-    """Writes a profile, what measured it, and its errors over steps fitted and steps held out."""
+    """Writes a profile, what measured it, and its errors over steps fitted and steps held out.
+
+    ``fitted`` is None where it was fitted to something else than steps.
+    """
     lines = ["# Microseconds of what a step of a server does; a step takes their sum."]
     lines += [f"# {name}: {value}" for name, value in asdict(measured).items() if value]
-    lines.append(f"# fitted to {accuracy(profile, fitted)}")
+    if fitted is not None:
+        lines.append(f"# fitted to {accuracy(profile, fitted)}")
     if judged is not None:
         lines.append(f"# not fitted to {accuracy(profile, judged)}")
     lines += [
