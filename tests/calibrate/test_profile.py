@@ -29,7 +29,7 @@ def grid(count: int = 0) -> Steps:
     """Steps of the grid, which take what ``TRUE`` says."""
     steps = list(fitted(480_000))[-count:] + list(held_out(480_000))
     columns = [
-        (s.num_tokens, len(s.contexts), sum(s.contexts), s.chunk, s.before, 1.0, 100.0)
+        (s.num_tokens, len(s.contexts), sum(s.contexts), s.chunk, s.before, 1.0, 100.0, 0.0)
         for s in steps
     ]
     made = Steps(*np.array(columns, dtype=float).T)

@@ -6,11 +6,13 @@
 | `grid` | the steps that are measured, and those that judge the fit |
 | `engine`, `attention` | one step of a decoder on the card; PyTorch and Triton |
 | `profile` | measured steps from a file; the terms fitted to them; what they predict |
+| `requests` | terms fitted to what requests felt, where a log has no steps |
 | `store` | a profile as a TOML file |
 """
 
 from kvframe.calibrate.grid import Step, fitted, held_out
-from kvframe.calibrate.profile import Profile, Steps, fit
+from kvframe.calibrate.profile import Profile, Steps, fit, fit_log
+from kvframe.calibrate.requests import Requests, fit_requests, has_steps
 from kvframe.calibrate.shape import ModelShape
 from kvframe.calibrate.store import SHIPPED, Measured, read_profile, write_profile
 
@@ -19,10 +21,14 @@ __all__ = [
     "Measured",
     "ModelShape",
     "Profile",
+    "Requests",
     "Step",
     "Steps",
     "fit",
+    "fit_log",
+    "fit_requests",
     "fitted",
+    "has_steps",
     "held_out",
     "read_profile",
     "write_profile",

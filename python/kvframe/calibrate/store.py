@@ -46,19 +46,23 @@ def accuracy(profile: Profile, steps: Steps) -> str:
 
 
 def write_profile(
-    path: Path, profile: Profile, measured: Measured, fitted: Steps, judged: Steps | None
+    path: Path, profile: Profile, measured: Measured, fitted: Steps | None, judged: Steps | None
 ) -> None:
-    """Writes a profile, what measured it, and its errors over steps fitted and steps held out."""
+    """Writes a profile, what measured it, and its errors over steps fitted and steps held out.
+
+    ``fitted`` is None where it was fitted to something else than steps.
+    """
     lines = ["# Microseconds of what a step of a server does; a step takes their sum."]
     lines += [f"# {name}: {value}" for name, value in asdict(measured).items() if value]
-    lines.append(f"# fitted to {accuracy(profile, fitted)}")
+    if fitted is not None:
+        lines.append(f"# fitted to {accuracy(profile, fitted)}")
     if judged is not None:
         lines.append(f"# not fitted to {accuracy(profile, judged)}")
     lines += [
         "",
         "# Any step: the weights are read, the kernels start.",
         f"fixed = {profile.fixed:.6g}",
-        f"# Each further token computed, from 0 on and from {', '.join(map(str, KNOTS))} on.",
+        f"# Each further token computed, from 0 on and from {_knots(profile)} on.",
         f"tokens = [{', '.join(f'{value:.6g}' for value in profile.tokens)}]",
         "# Each decoding sequence, and each token that it attends to.",
         f"sequence = {profile.sequence:.6g}",
@@ -68,7 +72,13 @@ def write_profile(
         "# The host, beside the card. A server's own scheduling comes on top.",
         f"host = {profile.host:.6g}",
     ]
+    if profile.knots != KNOTS:
+        lines += ["# Where the time of a further token changes.", f"knots = [{_knots(profile)}]"]
     path.write_text("\n".join(lines) + "\n")
+
+
+def _knots(profile: Profile) -> str:
+    return ", ".join(f"{knot:g}" for knot in profile.knots)
 
 
 def read_profile(path: Path) -> Profile:
@@ -85,14 +95,24 @@ def read_profile(path: Path) -> Profile:
     for key in found:
         if key not in known:
             raise UsageError(f"{path}: no key {key}{did_you_mean(key, known)}")
-    for key in known:
+    needed = [key for key in known if key != "knots"]
+    for key in needed:
         if key not in found:
-            raise UsageError(f"{path}: {key} is missing; needs {', '.join(known)}")
-    tokens = found.pop("tokens")
-    if not isinstance(tokens, list) or len(tokens) != 1 + len(KNOTS):
-        raise UsageError(f"{path}: tokens = {tokens}: must be {1 + len(KNOTS)} numbers")
+            raise UsageError(f"{path}: {key} is missing; needs {', '.join(needed)}")
+    knots = _numbers(path, "knots", found.pop("knots", list(KNOTS)))
+    if list(knots) != sorted(set(knots)):
+        raise UsageError(f"{path}: knots = {list(knots)}: each must be larger than the one before")
+    tokens = _numbers(path, "tokens", found.pop("tokens"))
+    if len(tokens) != 1 + len(knots):
+        raise UsageError(f"{path}: tokens = {list(tokens)}: must be {1 + len(knots)} numbers")
     values = {key: _number(path, key, value) for key, value in found.items()}
-    return Profile(tokens=tuple(_number(path, "tokens", value) for value in tokens), **values)
+    return Profile(tokens=tokens, knots=knots, **values)
+
+
+def _numbers(path: Path, key: str, given: object) -> tuple[float, ...]:
+    if not isinstance(given, list):
+        raise UsageError(f"{path}: {key} = {given}: must be a list of numbers")
+    return tuple(_number(path, key, value) for value in given)
 
 
 def _number(path: Path, key: str, value: object) -> float:

@@ -29,6 +29,7 @@ from kvframe.cli.report import plot, report
 from kvframe.cli.reuse import reuse
 from kvframe.cli.serve import serve
 from kvframe.cli.tune import tune
+from kvframe.cli.verify import verify
 from kvframe.registry.descriptors import Kind
 
 BELOW_THRESHOLD = 1
@@ -310,6 +311,7 @@ bench.add_command(compare)
 bench.add_command(curve)
 bench.add_command(tune)
 bench.add_command(serve)
+bench.add_command(verify)
 bench.add_command(report)
 bench.add_command(plot)
 

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import click
 
-from kvframe.calibrate import Measured, ModelShape, Steps, fit, fitted, held_out, write_profile
+from kvframe.calibrate import (
+    Measured,
+    ModelShape,
+    Profile,
+    Requests,
+    Steps,
+    fit,
+    fit_log,
+    fit_requests,
+    fitted,
+    has_steps,
+    held_out,
+    write_profile,
+)
 from kvframe.calibrate.store import accuracy
 from kvframe.errors import UsageError
 
@@ -28,13 +41,21 @@ _STEPS = click.Path(exists=True, dir_okay=False, path_type=Path)
     "source",
     type=_STEPS,
     metavar="STEPS.csv",
-    help="Fit to these steps, of a server's log or an earlier run, instead of measuring.",
+    help="Fit to these steps of an earlier run instead of measuring.",
+)
+@click.option(
+    "--from-log",
+    "log",
+    type=_STEPS,
+    metavar="LOG.csv",
+    help="Fit to a server's log: a row a step, or a row a request (arrival, prompt, cached, "
+    "output, ttft, e2e).",
 )
 @click.option(
     "--judge",
     type=_STEPS,
     metavar="STEPS.csv",
-    help="With --from: steps that are not fitted to, to state the error over.",
+    help="With --from or --from-log: steps that are not fitted to, to state the error over.",
 )
 @click.option(
     "--model-shape",
@@ -51,28 +72,52 @@ _STEPS = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Tokens of KV that fit beside the weights.",
 )
 def calibrate(
-    output: Path, source: Path | None, judge: Path | None, model_shape: str, kv_tokens: int
+    output: Path,
+    source: Path | None,
+    log: Path | None,
+    judge: Path | None,
+    model_shape: str,
+    kv_tokens: int,
 ) -> None:
     """Measure how long a step of a server takes on this card.
 
     A profile is fitted to the times, for `kvframe bench serve --profile FILE.toml`. A decoder of
     the given shape runs with random weights, in bf16: decoding alone, prefill alone and both. It
     needs PyTorch and Triton, and about two minutes. Other engines have other kernels: a profile of
-    your server's own steps (--from) is better than this one.
+    your server's own log (--from-log) is better than this one.
     """
     shape = ModelShape.parse(model_shape)
-    if source is not None:
-        steps, judged = Steps.read(source), Steps.read(judge) if judge else None
+    if source is not None and log is not None:
+        raise UsageError("--from and --from-log: name one of them")
+    judged = Steps.read(judge) if judge else None
+    steps: Steps | None
+    if log is not None:
+        profile, steps = _logged(log)
+        measured = Measured(command=f"kvframe calibrate --from-log {log.name}")
+    elif source is not None:
+        steps = Steps.read(source)
+        profile = fit(steps)
         measured = Measured(command=f"kvframe calibrate --from {source.name}")
     elif judge is not None:
-        raise UsageError("--judge: only with --from")
+        raise UsageError("--judge: only with --from or --from-log")
     else:
         steps, judged, measured = _measured(output, shape, kv_tokens)
-    profile = fit(steps)
+        profile = fit(steps)
     write_profile(output, profile, measured, steps, judged)
-    click.echo(f"{output}: fitted to {accuracy(profile, steps)}")
+    if steps is None:
+        click.echo(f"{output}: fitted to what requests felt; `kvframe bench serve` says how well")
+    else:
+        click.echo(f"{output}: fitted to {accuracy(profile, steps)}")
     if judged is not None:
         click.echo(f"{output}: not fitted to {accuracy(profile, judged)}")
+
+
+def _logged(path: Path) -> tuple[Profile, Steps | None]:
+    """The profile of a log, and its steps if it has some."""
+    if has_steps(path):
+        steps = Steps.read(path)
+        return fit_log(steps), steps
+    return fit_requests(Requests.read(path)), None
 
 
 def _measured(output: Path, shape: ModelShape, room: int) -> tuple[Steps, Steps, Measured]:
