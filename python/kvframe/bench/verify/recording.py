@@ -1,7 +1,7 @@
 """Runs an engine on a workload, and notes when requests came and what each step computed.
 
 Time is the engine's own: a step takes what its clock says. Where nothing is to be done until the
-next request arrives, nobody waits for that.
+next request arrives, the clock is set forward to that.
 """
 
 from __future__ import annotations
