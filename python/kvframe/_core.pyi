@@ -1409,11 +1409,12 @@ class StepProfile:
         sequence: SupportsFloat | SupportsIndex,
         kv_token: SupportsFloat | SupportsIndex,
         pair: SupportsFloat | SupportsIndex,
+        mixed: SupportsFloat | SupportsIndex = 0.0,
     ) -> StepProfile:
         """
         Terms fitted to measured steps, in seconds: of any step; from so many tokens on, of each further one,
         the first from 0; of a decoding sequence; of reading one token's KV; of the attention of one prompt
-        token to one token.
+        token to one token; of each pair of a token and a token that decoding sequences attend to.
         """
     @staticmethod
     def fixed(

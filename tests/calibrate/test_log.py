@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from kvframe.calibrate import (
     SHIPPED,
+    Measured,
     Profile,
     Requests,
     Steps,
@@ -18,6 +20,7 @@ from kvframe.calibrate import (
     fit_log,
     fit_requests,
     read_profile,
+    write_profile,
 )
 from kvframe.cli import main
 from kvframe.errors import UsageError
@@ -45,6 +48,16 @@ def test_a_log_whose_steps_vary_gives_their_mean() -> None:
     assert np.median(found.predict(log) / TRUE.predict(log)) == pytest.approx(1, abs=0.02)
     # Errors relative to what was measured would put every step too low.
     assert np.median(fit(log).predict(log) / TRUE.predict(log)) < 0.9
+
+
+def test_a_batch_that_is_attended_to_at_once_has_a_term_of_its_own(tmp_path: Path) -> None:
+    log, out = steps(0.01), tmp_path / "p.toml"
+    product = replace(TRUE, mixed=0.05)
+    log.step_us[:] = product.predict(log)
+    found = fit_log(log)
+    assert found.mixed == pytest.approx(0.05, rel=0.05)
+    write_profile(out, found, Measured(), None, None)
+    assert read_profile(out).mixed == pytest.approx(found.mixed, rel=1e-4)
 
 
 def test_knots_are_where_the_log_has_prompts(tmp_path: Path) -> None:

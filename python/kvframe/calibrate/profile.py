@@ -98,6 +98,8 @@ class Profile:
         pair: Of each pair of a prompt token and a token that it attends to.
         host: That the host adds to a step.
         knots: Where the time of a further token may change.
+        mixed: Of each pair of a token computed and a token that decoding sequences attend to, of
+            whichever sequence: some engines attend to the whole batch at once, and mask.
     """
 
     fixed: float
@@ -107,12 +109,13 @@ class Profile:
     pair: float
     host: float
     knots: tuple[float, ...] = KNOTS
+    mixed: float = 0.0
 
     def predict(self, steps: Steps) -> Floats:
         """Microseconds of each step, without the host's."""
         slopes = np.diff([0.0, *self.tokens])
-        terms = np.array([self.fixed, *slopes, self.sequence, self.kv_token, self.pair])
-        predicted: Floats = _features(steps, self.knots) @ terms
+        rest = (self.sequence, self.kv_token, self.pair, self.mixed)
+        predicted: Floats = _features(steps, self.knots) @ np.array([self.fixed, *slopes, *rest])
         return predicted
 
     def for_core(self) -> StepProfile:
@@ -126,6 +129,7 @@ class Profile:
             self.sequence / 1e6,
             self.kv_token / 1e6,
             self.pair / 1e6,
+            self.mixed / 1e6,
         )
 
     def errors(self, steps: Steps) -> Floats:
@@ -149,10 +153,8 @@ def knots_of(steps: Steps) -> tuple[float, ...]:
 
 def _features(steps: Steps, knots: tuple[float, ...]) -> Floats:
     tokens = [np.maximum(steps.num_tokens - knot, 0) for knot in (0, *knots)]
-    return np.stack(
-        [np.ones_like(steps.num_tokens), *tokens, steps.n_decode, steps.kv_decode, steps.pairs],
-        axis=1,
-    )
+    rest = (steps.n_decode, steps.kv_decode, steps.pairs, steps.num_tokens * steps.kv_decode)
+    return np.stack([np.ones_like(steps.num_tokens), *tokens, *rest], axis=1)
 
 
 def fit_log(steps: Steps) -> Profile:
@@ -167,7 +169,8 @@ def fit_log(steps: Steps) -> Profile:
     knots = knots_of(steps)
     profile = fit(steps, knots)
     for _ in range(4):
-        profile = _fit(steps, knots, np.maximum(profile.predict(steps), 1e-3))
+        unit = np.maximum(profile.predict(steps), 1e-3)
+        profile = _fit(steps, knots, unit, mixed=True)
     return profile
 
 
@@ -192,15 +195,15 @@ def fit(steps: Steps, knots: tuple[float, ...] = KNOTS) -> Profile:
     return _fit(steps, knots, steps.step_us)
 
 
-def _fit(steps: Steps, knots: tuple[float, ...], unit: Floats) -> Profile:
+def _fit(steps: Steps, knots: tuple[float, ...], unit: Floats, *, mixed: bool = False) -> Profile:
     """The least squares, of errors in times of ``unit``."""
     bent = range(2, 2 + len(knots))
-    found = least_squares(_features(steps, knots), steps.step_us, unit, bent)
+    terms = _features(steps, knots)
+    found = least_squares(terms if mixed else terms[:, :-1], steps.step_us, unit, bent)
     slopes = tuple(float(slope) for slope in np.maximum(np.cumsum(found[1 : 2 + len(knots)]), 0.0))
-    sequence, kv_token, pair = (float(value) for value in found[2 + len(knots) :])
-    return Profile(
-        float(found[0]), slopes, sequence, kv_token, pair, float(np.median(steps.host_us)), knots
-    )
+    sequence, kv_token, pair, *product = (float(value) for value in found[2 + len(knots) :])
+    host = float(np.median(steps.host_us))
+    return Profile(float(found[0]), slopes, sequence, kv_token, pair, host, knots, *product)
 
 
 def least_squares(terms: Floats, times: Floats, unit: Floats, signed: Sequence[int] = ()) -> Floats:

@@ -174,7 +174,7 @@ def _work(log: Requests, began: Floats, own: int, waits: bool) -> Floats:
     if waits:
         moments = len(np.unique(log.first[(log.first > begin) & (log.first <= end)]))
         steps = max(float(decoded.max()), float(moments), 1.0)
-        # It came within a step, if another request was served then: half of that one was over on the mean.
+        # If it came within a step, half of that was over on the mean.
         is_met = ((log.first < begin) & (log.end > begin)).any()
         part = (steps - 0.5) / steps if is_met else 1.0
     work = (steps, new @ share + decoded.sum(), decoded.sum(), attended.sum(), pairs)

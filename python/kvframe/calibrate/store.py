@@ -74,6 +74,11 @@ def write_profile(
     ]
     if profile.knots != KNOTS:
         lines += ["# Where the time of a further token changes.", f"knots = [{_knots(profile)}]"]
+    if profile.mixed:
+        lines.append(
+            "# Each pair of a token computed and a token that decoding sequences attend to."
+        )
+        lines.append(f"mixed = {profile.mixed:.6g}")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -95,7 +100,7 @@ def read_profile(path: Path) -> Profile:
     for key in found:
         if key not in known:
             raise UsageError(f"{path}: no key {key}{did_you_mean(key, known)}")
-    needed = [key for key in known if key != "knots"]
+    needed = [key for key in known if key not in ("knots", "mixed")]
     for key in needed:
         if key not in found:
             raise UsageError(f"{path}: {key} is missing; needs {', '.join(needed)}")

@@ -62,8 +62,9 @@ impl StepProfile {
 
     /// Terms fitted to measured steps, in seconds: of any step; from so many tokens on, of each further one,
     /// the first from 0; of a decoding sequence; of reading one token's KV; of the attention of one prompt
-    /// token to one token.
+    /// token to one token; of each pair of a token and a token that decoding sequences attend to.
     #[staticmethod]
+    #[pyo3(signature = (fixed, tokens, sequence, kv_token, pair, mixed=0.0))]
     fn fitted(
         py: Python<'_>,
         fixed: f64,
@@ -71,18 +72,19 @@ impl StepProfile {
         sequence: f64,
         kv_token: f64,
         pair: f64,
+        mixed: f64,
     ) -> PyResult<Self> {
         let rises = tokens.first().is_none_or(|first| first.0 == 0.0)
             && tokens.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let each = tokens.iter().map(|&(_, seconds)| seconds);
-        let mut terms = each.chain([fixed, sequence, kv_token, pair]);
+        let mut terms = each.chain([fixed, sequence, kv_token, pair, mixed]);
         if !rises || fixed <= 0.0 || terms.any(|term| !term.is_finite() || term < 0.0) {
             return Err(usage(
                 py,
                 "fitted terms: must be 0 or more, fixed above 0, and tokens rise from 0".into(),
             ));
         }
-        let fitted = Fitted { fixed, tokens, sequence, kv_token, pair };
+        let fitted = Fitted { fixed, tokens, sequence, kv_token, pair, mixed };
         Ok(Self { source: Source::Steps(Arc::new(fitted)) })
     }
 

@@ -62,8 +62,8 @@ def test_the_command_prints_a_table_saves_what_it_recorded_and_fits_it(tmp_path:
     fit = ("calibrate", "--from-log", str(steps), "-o", str(profile))
     assert CliRunner().invoke(main, fit).exit_code == 0
     trace = next(tmp_path.glob("*.jsonl"))
-    asked = ("--trace", str(trace), "--profile", str(profile), "--capacity", "64", "--closed-loop")
-    served = CliRunner().invoke(main, ["bench", "serve", *asked, "--policy", "lru"])
+    told = ["--trace", str(trace), "--profile", str(profile), "--capacity", "64", "--closed-loop"]
+    served = CliRunner().invoke(main, ["bench", "serve", *told, "--policy", "lru"])
     assert "36 requests" in served.output
 
 

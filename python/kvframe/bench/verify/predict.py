@@ -88,7 +88,8 @@ def pace(terms: Terms) -> Callable[[StepRow], float]:
         beyond = np.maximum(tokens - np.array((0.0, *terms.knots)), 0.0)
         total = terms.fixed + terms.host + float(beyond @ each)
         total += step.n_decode * terms.sequence + step.kv_decode * terms.kv_token
-        return (total + step.pairs * terms.pair) / 1e6
+        total += step.pairs * terms.pair + tokens * step.kv_decode * terms.mixed
+        return total / 1e6
 
     return seconds
 
