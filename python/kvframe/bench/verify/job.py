@@ -93,8 +93,7 @@ class Verification:
         """Run every policy at every load ``count`` times, and compare after each time.
 
         Before, they run once with steps that count as what a profile says: that compares the tokens
-        found alone. Times are compared afterwards: an engine's first runs are slow while it loads and
-        tunes kernels.
+        found alone. Times are compared afterwards: an engine's first runs load and tune kernels.
 
         Args:
             count: Runs.
