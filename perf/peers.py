@@ -58,6 +58,14 @@ class Peer:
             raise PeerError("the peer's program ended") from None
         return self._answer()
 
+    def kill(self) -> None:
+        """End the program at once, whatever it is doing."""
+        self._program.kill()
+        self._program.wait()
+        for pipe in (self._program.stdin, self._program.stdout):
+            assert pipe is not None
+            pipe.close()
+
     def _answer(self) -> dict[str, Any]:
         assert self._program.stdout is not None
         line = self._program.stdout.readline()

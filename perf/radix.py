@@ -193,7 +193,7 @@ WORKS = (
             peer=f"evict_one_{leaves}k",
             side=SIDE,
         )
-        for leaves in (1, 4, 16, 64)
+        for leaves in (1, 4, 16, 40, 64)
     ),
     *(
         Work(

@@ -1662,6 +1662,11 @@ class TierPages:
         Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
         them.
         """
+    def take_changes(self, /) -> tuple[list[bytes], list[tuple[bytes, bytes | None]]]:
+        """
+        Changes since the last call: keys of pages that left, then of those that came, each with its
+        parent's or None.
+        """
     def touch(
         self,
         /,
@@ -1677,6 +1682,10 @@ class TierPages:
     ) -> None:
         """
         A prefix is used without being read.
+        """
+    def watch(self, /) -> None:
+        """
+        Notes changes from now on, the first of which are all the pages there are.
         """
 
 @final

@@ -21,7 +21,8 @@ class EventKind(IntEnum):
     other: its place in the prefix. Its token ids come along where they are known, those of a
     partial block too. Without a sequence: published by itself."""
     EVICT = 5
-    """The block lost its key and its place to make room."""
+    """The block lost its key and its place to make room; value: 0 for a sequence, 1 for a block
+    that is taken by itself, 2 ahead of need."""
     RELEASE = 6
     """An owner let go of the block: the sequence, or 0 for a ticket, a fence or a pin."""
     FINISH = 7

@@ -46,10 +46,10 @@ def test_stored_prefixes_are_found_in_part_and_go_by_recency() -> None:
     longer.allocate([9])
     stats = longer.stats.counters()
     # The first two were misses; a prompt too short to be found is one as well.
-    assert (stats["admissions"], stats["admissions_with_hit"]) == (2, 0)
+    assert (stats["requests"], stats["requests_with_hit"]) == (2, 0)
     longer.allocate([1, 2, 3, 4])
     stats = longer.stats.counters()
-    assert (stats["admissions"], stats["admissions_with_hit"], stats["hit_tokens"]) == (3, 1, 3)
+    assert (stats["requests"], stats["requests_with_hit"], stats["hit_tokens"]) == (3, 1, 3)
 
 
 # --- FE-B: what it got wrong ----------------------------------------------------------------------

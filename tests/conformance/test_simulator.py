@@ -62,7 +62,7 @@ def test_a_hit_is_told_by_tokens_and_leaves_one_to_compute(prompt: list[int], hi
         assert grant.cached_tokens == hit
         kv.release(grant.seq)
     stats = kv.stats.counters()
-    assert (stats["admissions"], stats["admissions_with_hit"]) == (3, 2 * (hit > 0))
+    assert (stats["requests"], stats["requests_with_hit"]) == (3, 2 * (hit > 0))
     assert stats["hit_tokens"] == 2 * hit
 
 
@@ -97,14 +97,14 @@ def test_waiting_requests_hit_what_was_computed_meanwhile() -> None:
     for _ in range(5):
         with pytest.raises(CapacityError):
             kv.allocate(waiting)
-    assert (kv.stats.counters()["admissions"], kv.stats.counters()["hit_tokens"]) == (1, 0)
+    assert (kv.stats.counters()["requests"], kv.stats.counters()["hit_tokens"]) == (1, 0)
     kv.commit(running, 48)
     grant = kv.allocate(waiting)
     assert grant.cached_tokens == 32
     back = kv.preempt(running)
     assert kv.allocate(back).cached_tokens == 32
     stats = kv.stats.counters()
-    assert (stats["admissions"], stats["admissions_with_hit"], stats["hit_tokens"]) == (2, 1, 32)
+    assert (stats["requests"], stats["requests_with_hit"], stats["hit_tokens"]) == (2, 1, 32)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 32)
 
 

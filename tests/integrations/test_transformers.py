@@ -123,7 +123,7 @@ def test_policies_decide_what_is_computed_again() -> None:
 def test_many_at_once(blocks: int, eviction: str) -> None:
     served, stats = on_kvframe(blocks, eviction, at_once=64, max_batch_tokens=256)
     assert served.answers == right()
-    again = stats["admissions"] - len(WORK)
+    again = stats["requests"] - len(WORK)
     assert (again > 0) == (blocks == SCARCE), "preempted requests come in again"
 
 

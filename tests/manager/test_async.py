@@ -94,7 +94,7 @@ def test_preemption_forgets_what_is_unknown_and_no_more() -> None:
     grant = kv.allocate(request)
     assert (grant.cached_tokens, grant.prompt_tokens) == (8, 9)
     stats = kv.stats.counters()
-    assert (stats["admissions"], stats["hit_tokens"]) == (1, 0)
+    assert (stats["requests"], stats["hit_tokens"]) == (1, 0)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 8)
     kv.append_placeholders(grant.seq)
     kv.fill_placeholders(grant.seq, [5])

@@ -38,12 +38,12 @@ def test_lookup_changes_nothing_and_admission_counts_once() -> None:
     assert state(kv) == before
     seq = kv.allocate(list(range(9))).seq
     stats = kv.stats.counters()
-    assert (stats["admissions"], stats["prompt_tokens"]) == (3, 25)
-    assert (stats["hit_tokens"], stats["admissions_with_hit"]) == (8, 1)
+    assert (stats["requests"], stats["prompt_tokens"]) == (3, 25)
+    assert (stats["hit_tokens"], stats["requests_with_hit"]) == (8, 1)
     kv.release(seq)
     kv.allocate(list(range(9)), resumed=True)
     stats = kv.stats.counters()
-    assert (stats["admissions"], stats["hit_tokens"]) == (3, 8)
+    assert (stats["requests"], stats["hit_tokens"]) == (3, 8)
     assert (stats["resumed"], stats["resumed_hit_tokens"]) == (1, 8)
 
 
@@ -166,7 +166,7 @@ def test_chunked_prefill_gets_slots_as_it_goes() -> None:
     kv.extend(grant.seq, 14)
     kv.append(grant.seq, [14, 15])
     assert kv.block_table(grant.seq).size == 4
-    assert kv.stats.counters()["admissions"] == 2
+    assert kv.stats.counters()["requests"] == 2
     kv.check_integrity()
 
 

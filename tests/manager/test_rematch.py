@@ -42,7 +42,7 @@ def test_it_trades_its_blocks_for_what_is_cached_by_now(index: str) -> None:
     assert changed == {
         "hit_tokens": 20,
         "hit_blocks": 5,
-        "admissions_with_hit": 1,
+        "requests_with_hit": 1,
         "hit_share_ppm": 20 * 1_000_000 // 21,
         "freed": 5,
     }

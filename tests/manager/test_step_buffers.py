@@ -199,7 +199,7 @@ def test_requests_come_in_after_everything_else() -> None:
     assert last is not None
     assert last[1:4] == (4, 5, 5)
     kv.check_integrity()
-    assert kv.stats.counters()["admissions"] == 4
+    assert kv.stats.counters()["requests"] == 4
 
 
 @pytest.mark.scenario("IL-B6")

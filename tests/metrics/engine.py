@@ -79,6 +79,8 @@ def engine(folder: Path) -> Iterator[tuple[Server, KVCacheManager, Tiers]]:
         for at in range(40):
             serve_one(kv, tiers, [*range(at // 2 * 100, at // 2 * 100 + 10)])
             announcer.flush()
+        kv.evict_until(4)
+        kv.blocks.free(kv.blocks.take(8))
         kv.allocate(range(50_000, 50_010))
         kv.pins.pin(range(1900, 1910), owner="team a")
         yield server, kv, tiers

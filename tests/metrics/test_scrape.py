@@ -51,7 +51,7 @@ def test_a_scrape_says_what_the_manager_counts(running: Running) -> None:
     server, kv, tiers = running
     samples = scrape(server.url)
     counters = kv.stats.counters()
-    assert value(samples, "requests_total", outcome="allocated") == counters["admissions"] == 41
+    assert value(samples, "requests_total", outcome="allocated") == counters["requests"] == 41
     assert value(samples, "prefix_cache_hit_tokens_total", request="new") == counters["hit_tokens"]
     assert counters["hit_tokens"] > 0
     assert value(samples, "cache_usage_ratio") == kv.pressure.usage() > 0
@@ -60,7 +60,13 @@ def test_a_scrape_says_what_the_manager_counts(running: Running) -> None:
     assert value(samples, "pins", owner="team a") == 1
     assert value(samples, "pinned_blocks", owner="team a") == 2
     policy = kv.inspect.options()["policy"]
-    assert value(samples, "evictions_total", policy=policy) == counters["evictions"] > 0
+    ahead, taken = counters["evictions_ahead"], counters["evictions_for_taken"]
+    for cause, count in (
+        ("sequence", counters["evictions"] - ahead - taken),
+        ("taken", taken),
+        ("ahead", ahead),
+    ):
+        assert value(samples, "evictions_total", policy=policy, cause=cause) == count > 0
     took = kv.stats.policy_times()["eviction"]
     assert value(samples, "policy_decisions_total", kind="eviction", policy=policy) > 0
     assert took.seconds > 0
@@ -89,7 +95,14 @@ def test_kinds_and_labels_are_those_of_the_table(running: Running) -> None:
 def test_every_counter_of_the_manager_is_a_metric_of_its_kind(running: Running) -> None:
     kinds = running[1].stats.kinds()
     assert kinds.keys() >= GAUGES
-    elsewhere = {"hit_share_ppm", "evictions", "policy_failures", "policy_fallbacks"}
+    elsewhere = {
+        "hit_share_ppm",
+        "evictions",
+        "evictions_ahead",
+        "evictions_for_taken",
+        "policy_failures",
+        "policy_fallbacks",
+    }
     verdicts = {"admission_failures", "admission_kept", "admission_dropped", "admission_lowered"}
     assert kinds.keys() == COUNTERS.keys() | elsewhere | verdicts
     for key, (name, _) in COUNTERS.items():

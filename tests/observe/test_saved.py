@@ -195,7 +195,7 @@ def test_serial_requests_hit_as_much_when_replayed(
         log.save(tmp_path / "run.kvlog.gz")
         trace = load(str(tmp_path / "run.kvlog.gz")).trace
         got = _core.replay(trace, policy, capacity, "engine")
-        assert got["requests"] == kv.stats.counters()["admissions"]
+        assert got["requests"] == kv.stats.counters()["requests"]
         assert got["input_tokens"] == kv.stats.counters()["prompt_tokens"]
         assert got["hit_tokens"] == kv.stats.counters()["hit_tokens"] > 0
         assert got["evictions"] == kv.stats.counters()["evictions"]

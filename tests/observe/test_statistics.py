@@ -145,7 +145,7 @@ def test_who_asked_not_to_read_is_in_no_rate(asks: dict[str, Any]) -> None:
         kv.release(kv.allocate(back).seq)
         assert rates(kv) == before
     stats = kv.stats.counters()
-    told = ("admissions", "unread", "unread_tokens", "resumed", "resumed_unread_tokens")
+    told = ("requests", "unread", "unread_tokens", "resumed", "resumed_unread_tokens")
     assert [stats[name] for name in told] == [5, 3, 22, 3, 22]
     assert misses(kv).requests[MissReason.READ_SKIPPED] == 3
     twin = Rebuild(16, block_size=4)
@@ -232,7 +232,7 @@ def test_each_direction_has_its_counter() -> None:
     stats = kv.stats.counters()
     expected = {
         "loads": 1, "loaded_tokens": 4, "leases": 1, "leased_tokens": 8, "copies": 1,
-        "copied_tokens": 2, "forks": 1, "lent": 2, "returned": 1, "failed_copies": 0,
+        "copied_tokens": 2, "forks": 1, "taken": 2, "returned": 1, "failed_copies": 0,
         "allocated": 4, "freed": 1,
     }  # fmt: skip
     assert {name: stats[name] for name in expected} == expected

@@ -223,7 +223,7 @@ class Admissions(Joins):
         new.admitted = self.pool.now
         new.slots = until
         new.committed = new.cached = cached = self.copy_tail(new, start)
-        kind = "resumed" if ask.resumed else "admissions"
+        kind = "resumed" if ask.resumed else "requests"
         self.pool.count(kind)
         self.pool.count("resumed_hit_tokens" if ask.resumed else "hit_tokens", cached)
         brought = self.whole(min(external, max(until - max(cached, base), 0)))

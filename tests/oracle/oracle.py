@@ -153,7 +153,7 @@ class Oracle(Hands):
         short = min(max(free - self.pool.free, 0), len(self.pool.cached()))
         self.pool.now += bool(short)
         for _ in range(short):
-            self.pool.evict()
+            self.pool.evict("ahead")
         return short
 
     def resize(self, blocks: int) -> None:

@@ -180,7 +180,7 @@ class Pool:
         """Blocks found under a key, the lowest id first."""
         return sorted((b for b in self.blocks.values() if b.key == key), key=lambda b: b.id)
 
-    def evict(self) -> None:
+    def evict(self, cause: str) -> None:
         leaves = self.leaves()
         assert self.victims, f"nothing was evicted, and {leaves[0].id} had to be"
         named, told = self.victims.popleft()
@@ -201,6 +201,8 @@ class Pool:
         self.vacate(victim.id)
         self.lose_attached(victim.key)
         self.count("evictions")
+        if cause != "sequence":
+            self.count(f"evictions_{cause}")
 
     def vacate(self, block: int) -> None:
         del self.blocks[block]
@@ -221,7 +223,7 @@ class Pool:
     def obtain(self, block: int, group: int, owner: str) -> Block:
         """A free block, or the one that is evicted next. Which free one is told, not foretold."""
         if not self.free:
-            self.evict()
+            self.evict("for_taken" if owner == "loan" else "sequence")
         assert self.first <= block < self.total, f"there is no block {block}"
         assert block not in self.blocks, (
             f"block {block} was given out, and is {self.blocks[block].state}"

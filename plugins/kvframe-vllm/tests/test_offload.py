@@ -184,6 +184,20 @@ def test_a_full_store_evicts_by_its_policy(tier: KvframeTier) -> None:
     assert found[3] is LookupResult.MISS
 
 
+def test_kv_events_tell_of_chunks_that_come_and_go(rows: Any, tmp_path: Path) -> None:
+    with disk(tmp_path) as row:
+        tier = tier_over(rows, row)
+    tier.submit_store(job(1, keys(1, 2, 3, 4), [0, 1, 2, 3]))
+    assert list(tier.take_events()) == [], "nothing is there yet"
+    ended(tier)
+    tier.submit_store(job(2, keys(5), [4]))
+    ended(tier)
+    told = [(event.removed, event.keys) for event in tier.take_events()]
+    assert told == [(False, keys(1, 2, 3, 4)), (True, keys(4)), (False, keys(5))]
+    assert list(tier.take_events()) == []
+    tier.shutdown()
+
+
 def test_a_damaged_chunk_is_a_miss(rows: Any, tmp_path: Path) -> None:
     with disk(tmp_path) as row:
         tier = tier_over(rows, row)

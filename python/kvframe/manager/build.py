@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from kvframe import _core
@@ -12,6 +13,8 @@ from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import NativeDriver
 from kvframe.errors import UsageError
 from kvframe.prompts import check_index
+
+_log = logging.getLogger("kvframe.manager")
 
 Evicting = eviction.EvictionDriver | NativeDriver
 
@@ -45,7 +48,27 @@ def core_of(
         "prefix.matched": matcher is not None,
         "prefix.mirrored": matcher is not None and matcher.is_index,
     }
-    return _core.Manager({**core_table(resolved.config, resolved.capacity_blocks), **policies})
+    core = _core.Manager({**core_table(resolved.config, resolved.capacity_blocks), **policies})
+    if _log.isEnabledFor(logging.INFO):
+        _tell(resolved)
+    return core
+
+
+def _tell(resolved: Resolved) -> None:
+    """Say in the log what starts: in words, and as fields that a formatter may write."""
+    cache = resolved.config.cache
+    fields = {
+        "eviction": resolved.eviction.name,
+        "eviction_options": dict(resolved.eviction.values),
+        "admission": resolved.admission.name,
+        "prefix": resolved.prefix.name,
+        "index": cache.index,
+        "block_size": cache.block_size,
+        "blocks": resolved.capacity_blocks,
+        "tiers": [tier.config.name for tier in resolved.tiers],
+    }
+    words = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
+    _log.info("a manager starts: %s", words, extra={"kvframe": fields})
 
 
 def resolved_of(config: Config | Resolved | None, settings: dict[str, Any]) -> Resolved:

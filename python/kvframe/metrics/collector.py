@@ -8,7 +8,7 @@ from typing import Literal, Self
 from kvframe.errors import UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.metrics.families import FAMILIES
-from kvframe.metrics.samples import BatchCounts, Sample, Shadows, TierStats, samples
+from kvframe.metrics.samples import BatchCounts, Shadows, TierStats, by_family, samples
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -50,9 +50,7 @@ class Collector(_Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every family that has samples now."""
-        found: dict[str, list[Sample]] = {}
-        for sample in samples(*self._sources):
-            found.setdefault(sample.family, []).append(sample)
+        found = by_family(samples(*self._sources))
         for family in FAMILIES:
             if family.name not in found:
                 continue

@@ -57,10 +57,14 @@ FAMILIES: tuple[Family, ...] = (
     _counter("prefix_missed_tokens", "Prompt tokens not found, by the same.", "reason"),
     _counter("joined_tokens", "Tokens left to a computation that was in flight."),
     # --- blocks
-    _counter("evictions", "Blocks evicted, by the policy.", "policy"),
+    _counter(
+        "evictions",
+        "Blocks evicted, by the policy: for a sequence, for one taken by itself, or ahead of need.",
+        *("policy", "cause"),
+    ),
     _counter(
         "block_events",
-        "Blocks: allocated, freed, lent, returned, stored, duplicates, remapped.",
+        "Blocks: allocated, freed, taken, returned, stored, duplicates, remapped.",
         "event",
     ),
     _counter("forks", "Sequences made by a fork."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from kvframe.manager import KVCacheManager
@@ -43,10 +43,10 @@ class Shadows(Protocol):
 
 
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "admissions": ("requests_total", ("allocated",)),
+    "requests": ("requests_total", ("allocated",)),
     "resumed": ("requests_total", ("resumed",)),
     "refused": ("requests_total", ("refused",)),
-    "admissions_with_hit": ("requests_with_hit_total", ()),
+    "requests_with_hit": ("requests_with_hit_total", ()),
     "prompt_tokens": ("prefix_cache_query_tokens_total", ("new",)),
     "resumed_tokens": ("prefix_cache_query_tokens_total", ("resumed",)),
     "hit_tokens": ("prefix_cache_hit_tokens_total", ("new",)),
@@ -59,7 +59,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "joined_tokens": ("joined_tokens_total", ()),
     "allocated": ("block_events_total", ("allocated",)),
     "freed": ("block_events_total", ("freed",)),
-    "lent": ("block_events_total", ("lent",)),
+    "taken": ("block_events_total", ("taken",)),
     "returned": ("block_events_total", ("returned",)),
     "stored": ("block_events_total", ("stored",)),
     "duplicates": ("block_events_total", ("duplicates",)),
@@ -104,6 +104,14 @@ def samples(
     of_shadows = () if shadows is None else _of_shadows(shadows.report())
     for name, labels, value in (*_all(kv, tiers, publisher), *of_shadows):
         yield Sample(f"kvframe_{name}", labels, value)
+
+
+def by_family(found: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """Samples by their family's name."""
+    families: dict[str, list[Sample]] = {}
+    for sample in found:
+        families.setdefault(sample.family, []).append(sample)
+    return families
 
 
 def _all(
@@ -162,7 +170,10 @@ def _of_policies(kv: KVCacheManager, counters: Mapping[str, int]) -> Iterator[Sa
     options = kv.inspect.options()
     eviction, admission = options["policy"], options["admission"]
     prefix = kv.inspect.resolved.prefix.name
-    yield Sample("evictions_total", (eviction,), counters["evictions"])
+    ahead, taken = counters["evictions_ahead"], counters["evictions_for_taken"]
+    causes = {"ahead": ahead, "taken": taken, "sequence": counters["evictions"] - ahead - taken}
+    for cause, count in causes.items():
+        yield Sample("evictions_total", (eviction, cause), count)
     failures = {
         ("eviction", eviction): counters["policy_failures"],
         ("admission", admission): counters["admission_failures"],

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvframe.events import EventKind as K
 from kvframe.request import MMItem, Request
-from kvframe.stats.log import Event, EventLog, checked
+from kvframe.stats.log import EventLog, Span, checked
 
 
-@dataclass(frozen=True)
-class BlockStored:
+class BlockStored(Struct, frozen=True):
     """Blocks became findable; those of one prefix that follow each other come as one event.
 
     Attributes:
@@ -51,17 +53,15 @@ class BlockStored:
     origin: Literal["new", "reused"] = "new"
 
 
-@dataclass(frozen=True)
-class BlockRemoved:
-    """The last copy under a key is gone."""
+class BlockRemoved(Struct, frozen=True):
+    """The last copy under each key is gone."""
 
     keys: tuple[bytes, ...]
     group: int = 0
     medium: str = "GPU"
 
 
-@dataclass(frozen=True)
-class AllBlocksCleared:
+class AllBlocksCleared(Struct, frozen=True):
     """Nothing is findable any more. The blocks that were findable get no events of their own."""
 
     medium: str = "GPU"
@@ -70,8 +70,7 @@ class AllBlocksCleared:
 BlockEvent = BlockStored | BlockRemoved | AllBlocksCleared
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """The fields of a request that its blocks' events carry."""
 
     salt: str = ""
@@ -111,7 +110,10 @@ class BlockEvents:
     medium: str = "GPU"
     per_block: bool = False
     reused: bool = False
-    _present: dict[bytes, BlockStored] = field(default_factory=dict)
+    _present: dict[bytes, tuple[BlockStored, int]] = field(default_factory=dict)
+    """By key: the run that the block was stored with, and its place there."""
+    _parted: dict[bytes, tuple[BlockStored, int]] = field(default_factory=dict)
+    """The same of blocks that the last portion removed."""
     _copies: dict[bytes, int] = field(default_factory=dict)
     _asked: dict[int, _Asked] = field(default_factory=dict)
     _out: list[tuple[int, BlockEvent]] = field(default_factory=list)
@@ -123,11 +125,12 @@ class BlockEvents:
             UsageError: It is no log.
         """
         self._asked |= {seq: _Asked.of(request) for seq, request in checked(log).requests.items()}
-        for event in log.of_kinds(self._kinds):
-            self._one(event)
+        self._parted = {}
+        for span in log.spans(self._kinds):
+            self._one(span)
         events = [event for _, event in self._out]
         self._out = []
-        return events if self.per_block else list(_runs(events))
+        return [*(_each(events) if self.per_block else joined(events))]
 
     @property
     def _kinds(self) -> tuple[K, ...]:
@@ -136,15 +139,23 @@ class BlockEvents:
 
     def cached(self) -> list[BlockEvent]:
         """Everything findable now, each block after its parent: for a router that joins late."""
-        blocks = sorted(self._present.values(), key=lambda event: event.start)
-        return list(blocks)
+        found = sorted(self._present.values(), key=lambda at: at[0].start + at[1])
+        return [part(run, place, place + 1) for run, place in found]
 
-    def _one(self, e: Event) -> None:
+    def find(self, key: bytes) -> tuple[BlockStored, int] | None:
+        """The run that a block was stored with, and its place there; None unless the block is
+        findable, or was until the last portion.
+        """
+        return self._present.get(key) or self._parted.get(key)
+
+    def _one(self, e: Span) -> None:
         match e.kind:
             case K.STORE:
                 self._store(e)
-            case K.HIT if self.reused and e.key in self._present:
-                self._out.append((e.tick, replace(self._present[e.key], origin="reused")))
+            case K.HIT if self.reused and (found := self._present.get(e.keys[0])):
+                run, place = found
+                again = replace(part(run, place, place + 1), origin="reused")
+                self._out.append((e.tick, again))
             case K.EVICT | K.FORGET:
                 self._remove(e)
             case K.RESET:
@@ -159,17 +170,15 @@ class BlockEvents:
             case K.FINISH:
                 self._asked.pop(e.seq, None)
 
-    def _store(self, e: Event) -> None:
-        if 0 < len(e.ids) < self._size(e.group):
+    def _store(self, e: Span) -> None:
+        size, count = self._size(e.group), len(e.keys)
+        if 0 < len(e.ids) < size * count:
             return  # Part of a block: found by its exact tokens, of no use to a router.
-        self._copies[e.key] = self._copies.get(e.key, 0) + 1
-        if self._copies[e.key] > 1:
-            return
         asked = self._asked.get(e.seq, _Asked())
-        size = self._size(e.group)
-        start, end = e.other * size, (e.other + 1) * size
-        stored = BlockStored(
-            keys=(e.key,),
+        end = (e.other + count) * size
+        extras = tuple(x for x in asked.extras if x.start < end and x.end > e.other * size)
+        run = BlockStored(
+            keys=e.keys,
             parent_key=e.parent if any(e.parent) else None,
             token_ids=e.ids,
             block_size=size,
@@ -178,50 +187,96 @@ class BlockEvents:
             salt=asked.salt,
             adapter=asked.adapter,
             encoder=asked.encoder,
-            extras=tuple(x for x in asked.extras if x.start < end and x.end > start),
+            extras=extras,
             session=asked.session,
             medium=self.medium,
         )
-        self._present[e.key] = stored
-        self._out.append((e.tick, stored))
+        if self._copies.keys().isdisjoint(e.keys):
+            self._tell(e.tick, run)
+            return
+        for at, key in enumerate(e.keys):
+            if key in self._copies:
+                self._copies[key] += 1
+            else:
+                self._tell(e.tick, part(run, at, at + 1))
+
+    def _tell(self, tick: int, run: BlockStored) -> None:
+        self._copies.update(dict.fromkeys(run.keys, 1))
+        self._present.update(zip(run.keys, zip(repeat(run), range(len(run.keys))), strict=True))
+        self._out.append((tick, run))
 
     def _size(self, group: int) -> int:
         sizes = self.block_size
         return int(sizes) if isinstance(sizes, int | np.integer) else sizes[group]
 
-    def _remove(self, e: Event) -> None:
-        if e.key not in self._copies:
-            return
-        self._copies[e.key] -= 1
-        if self._copies[e.key] == 0:
-            del self._copies[e.key], self._present[e.key]
-            self._out.append((e.tick, BlockRemoved((e.key,), e.group, self.medium)))
+    def _remove(self, e: Span) -> None:
+        gone = []
+        for key in e.keys:
+            left = self._copies.get(key, 0) - 1
+            if left > 0:
+                self._copies[key] = left
+            elif left == 0:
+                del self._copies[key]
+                self._parted[key] = self._present.pop(key)
+                gone.append(key)
+        if gone:
+            self._out.append((e.tick, BlockRemoved(tuple(gone), e.group, self.medium)))
 
 
-def _runs(events: Iterable[BlockEvent]) -> Iterable[BlockEvent]:
-    """Stored blocks of one prefix that follow each other, as one event each run."""
-    run: list[BlockStored] = []
+def part(run: BlockStored, begin: int, end: int) -> BlockStored:
+    """Some blocks of a run, by their places in it."""
+    if (begin, end) == (0, len(run.keys)):
+        return run
+    size, start = run.block_size, run.start + begin
+    first, last = start * size, (start + end - begin) * size
+    return replace(
+        run,
+        keys=run.keys[begin:end],
+        parent_key=run.keys[begin - 1] if begin else run.parent_key,
+        token_ids=run.token_ids[begin * size : end * size],
+        start=start,
+        extras=tuple(x for x in run.extras if x.start < last and x.end > first),
+    )
+
+
+def _each(events: Iterable[BlockEvent]) -> Iterator[BlockEvent]:
+    """One event a block."""
     for event in events:
-        if isinstance(event, BlockStored) and run and _follows(run, event):
-            run.append(event)
-            continue
-        if run:
+        match event:
+            case BlockStored():
+                yield from (part(event, at, at + 1) for at in range(len(event.keys)))
+            case BlockRemoved():
+                yield from (replace(event, keys=(key,)) for key in event.keys)
+            case _:
+                yield event
+
+
+def joined(events: Iterable[BlockEvent]) -> Iterator[BlockEvent]:
+    """Blocks of one prefix that follow each other, and removals in a row, as one event each."""
+    run: list[BlockEvent] = []
+    for event in events:
+        if run and not _goes_on(run, event):
             yield _joined(run)
             run = []
-        if isinstance(event, BlockStored):
-            run = [event]
-        else:
-            yield event
+        run.append(event)
     if run:
         yield _joined(run)
 
 
-def _follows(run: list[BlockStored], event: BlockStored) -> bool:
+def _goes_on(run: list[BlockEvent], event: BlockEvent) -> bool:
     last = run[-1]
+    if isinstance(event, BlockStored):
+        return isinstance(last, BlockStored) and _follows(run, last, event)
+    return isinstance(event, BlockRemoved) and (
+        isinstance(last, BlockRemoved) and (event.group, event.medium) == (last.group, last.medium)
+    )
+
+
+def _follows(run: list[BlockEvent], last: BlockStored, event: BlockStored) -> bool:
     return (
         event.parent_key == last.keys[-1]
         and event.start == last.start + len(last.keys)
-        and event.group == last.group
+        and (event.group, event.medium) == (last.group, last.medium)
         and event.salt == last.salt
         and event.adapter == last.adapter
         and event.encoder == last.encoder
@@ -232,19 +287,26 @@ def _follows(run: list[BlockStored], event: BlockStored) -> bool:
     )
 
 
-def _items_go_on(run: list[BlockStored], event: BlockStored) -> bool:
+def _items_go_on(run: list[BlockEvent], event: BlockStored) -> bool:
     """Whether every item that reaches into the event's first block already belongs to the run."""
     first = event.start * event.block_size
-    known = {item for block in run for item in block.extras}
+    known = {item for block in run if isinstance(block, BlockStored) for item in block.extras}
     return all(item in known for item in event.extras if item.start < first)
 
 
-def _joined(run: list[BlockStored]) -> BlockStored:
-    if len(run) == 1:
-        return run[0]
+def _joined(run: list[BlockEvent]) -> BlockEvent:
+    first = run[0]
+    if len(run) == 1 or isinstance(first, AllBlocksCleared):
+        return first
+    keys = tuple(
+        key for event in run if not isinstance(event, AllBlocksCleared) for key in event.keys
+    )
+    if isinstance(first, BlockRemoved):
+        return replace(first, keys=keys)
+    stored = [event for event in run if isinstance(event, BlockStored)]
     return replace(
-        run[0],
-        keys=tuple(key for block in run for key in block.keys),
-        token_ids=np.concatenate([block.token_ids for block in run]),
-        extras=tuple(dict.fromkeys(item for block in run for item in block.extras)),
+        first,
+        keys=keys,
+        token_ids=np.concatenate([block.token_ids for block in stored]),
+        extras=tuple(dict.fromkeys(item for block in stored for item in block.extras)),
     )

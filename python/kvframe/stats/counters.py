@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 from kvframe._core import Manager as Core
 from kvframe.config import Resolved
@@ -22,6 +22,21 @@ from kvframe.stats.rates import (
 
 GAUGES = frozenset({"peak_blocks", "bytes_used", "bytes_total", "live_sequences", "waiting_blocks"})
 """Counters that say what is now, and may fall."""
+
+
+_RENAMED = {
+    "admissions": "requests",
+    "admissions_with_hit": "requests_with_hit",
+    "lent": "taken",
+}
+
+
+class Counters(dict[str, int]):
+    """Counters by name."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        now = _RENAMED.get(name)
+        raise KeyError(f"{name} is called {now}" if now else name)
 
 
 class PolicyTime(NamedTuple):
@@ -54,7 +69,7 @@ class Stats(Room):
         blocks in use (cached ones are not, as in `PressureRoom.usage`), and ``bytes_total`` those
         of the pool.
         """
-        stats: dict[str, int] = self._core.stats()
+        stats = Counters(self._core.stats())
         if (each := self._resolved.block_bytes) is not None:
             free, cached, _, total = self._core.counts()
             usable = total - self._resolved.config.cache.null_block
@@ -121,6 +136,6 @@ class Stats(Room):
     def __repr__(self) -> str:
         counted = self._core.stats()
         return (
-            f"Stats({counted['admissions']} requests, {counted['hit_tokens']} of "
+            f"Stats({counted['requests']} requests, {counted['hit_tokens']} of "
             f"{counted['prompt_tokens']} prompt tokens found, {counted['evictions']} evictions)"
         )

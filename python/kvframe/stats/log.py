@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -34,6 +35,41 @@ class Event(NamedTuple):
     value: int
     other: int
     ids: npt.NDArray[np.uint32]
+
+
+class Span(NamedTuple):
+    """Entries of the log that follow each other and belong together, as one.
+
+    These are blocks of one prefix that are stored one after the other, and blocks that are removed
+    one after the other; every other entry is alone, and so is each of a few.
+
+    Attributes:
+        tick: As in `Event`, of all of them.
+        kind: Likewise, as are the group and the sequence.
+        group: Likewise.
+        seq: Likewise.
+        keys: Of each block.
+        parent: Of the first, as are value and other.
+        value: Likewise.
+        other: Likewise.
+        ids: Their token ids, as many for each block.
+    """
+
+    tick: int
+    kind: EventKind
+    group: int
+    seq: int
+    keys: tuple[bytes, ...]
+    parent: bytes
+    value: int
+    other: int
+    ids: npt.NDArray[np.uint32]
+
+
+_STORE, _EVICT, _FORGET = map(int, (EventKind.STORE, EventKind.EVICT, EventKind.FORGET))
+_NAMED = tuple(EventKind)
+_FEW = 8
+"""Fewer entries are taken one by one: to compare columns costs as much as to take eight."""
 
 
 @dataclass(frozen=True)
@@ -109,21 +145,69 @@ class EventLog:
     def of_kinds(self, kinds: Iterable[EventKind]) -> Iterator[Event]:
         """The entries of some kinds, in order."""
         columns = self.events
-        if not columns:
+        chosen = self._chosen(kinds)
+        if not len(chosen):
             return
-        wanted = np.zeros(max(EventKind) + 1, np.bool_)
-        wanted[[*kinds]] = True
-        chosen = np.flatnonzero(wanted[columns["kind"]])
         ends = np.cumsum(columns["ids"], dtype=np.int64)[chosen].tolist()
         names = ("tick", "kind", "group", "block", "seq", "value", "other", "ids")
         rows = zip(*(columns[name][chosen].tolist() for name in names), strict=True)
         keys, parents = (_bytes(columns[name][chosen]) for name in ("key", "parent"))
-        named = list(EventKind)
         for (tick, kind, group, block, seq, value, other, count), key, parent, end in zip(
             rows, keys, parents, ends, strict=True
         ):
             ids = self.ids[end - count : end]
-            yield Event(tick, named[kind], group, block, seq, key, parent, value, other, ids)
+            yield Event(tick, _NAMED[kind], group, block, seq, key, parent, value, other, ids)
+
+    def spans(self, kinds: Iterable[EventKind]) -> Iterator[Span]:
+        """The entries of some kinds, in order; those that belong together as one."""
+        chosen = self._chosen(kinds)
+        if not len(chosen):
+            return
+        columns = {name: column[chosen] for name, column in self.events.items()}
+        starts = np.flatnonzero(_begins(columns))
+        stops = [*starts[1:].tolist(), len(chosen)]
+        ends = np.cumsum(self.events["ids"], dtype=np.int64)[chosen]
+        firsts = (ends - columns["ids"])[starts].tolist()
+        names = ("tick", "kind", "group", "seq", "value", "other", "ids")
+        rows = zip(*(columns[name][starts].tolist() for name in names), strict=True)
+        keys, parents = _bytes(columns["key"]), _bytes(columns["parent"][starts])
+        for (tick, kind, group, seq, value, other, each), start, stop, parent, first in zip(
+            rows, starts.tolist(), stops, parents, firsts, strict=True
+        ):
+            ids = self.ids[first : first + each * (stop - start)]
+            own = tuple(keys[start:stop])
+            yield Span(tick, _NAMED[kind], group, seq, own, parent, value, other, ids)
+
+    def _chosen(self, kinds: Iterable[EventKind]) -> npt.NDArray[np.intp]:
+        """The places of the entries of some kinds."""
+        if not self.events:
+            return np.zeros(0, np.intp)
+        return np.flatnonzero(_wanted(tuple(kinds))[self.events["kind"]])
+
+
+@cache
+def _wanted(kinds: tuple[EventKind, ...]) -> npt.NDArray[np.bool_]:
+    """By kind: whether it is among these."""
+    wanted = np.zeros(len(EventKind), np.bool_)
+    wanted[[*kinds]] = True
+    return wanted
+
+
+def _begins(columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Which entries do not belong to the one before."""
+    kind, other, key, parent = (columns[name] for name in ("kind", "other", "key", "parent"))
+    begins: npt.NDArray[np.bool_] = np.ones(len(kind), np.bool_)
+    if len(kind) < _FEW:
+        return begins
+    same, later = np.ones(len(kind) - 1, np.bool_), kind[1:]
+    for name in ("kind", "tick", "group"):
+        same &= columns[name][1:] == columns[name][:-1]
+    behind = (later == _STORE) & (other[1:] == other[:-1] + 1)
+    behind &= (parent[1:, 0] == key[:-1, 0]) & (parent[1:, 1] == key[:-1, 1])
+    for name in ("seq", "ids"):
+        behind &= columns[name][1:] == columns[name][:-1]
+    begins[1:] = ~(same & (behind | (later == _EVICT) | (later == _FORGET)))
+    return begins
 
 
 def checked(log: EventLog) -> EventLog:

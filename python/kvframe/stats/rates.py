@@ -143,13 +143,13 @@ def hit_rates(stats: Mapping[str, int], recent: tuple[int, int, int, int]) -> Hi
     The window is given as (requests, requests with a hit, prompt tokens, hit tokens).
     """
     requests, with_hit, prompt, found = recent
-    admitted = stats["admissions"] - stats["unread"]
+    admitted = stats["requests"] - stats["unread"]
     resumed = stats["resumed_tokens"] - stats["resumed_unread_tokens"]
     return HitRates(
         total=Rates(
             admitted,
             share(stats["hit_tokens"], stats["prompt_tokens"] - stats["unread_tokens"]),
-            share(stats["admissions_with_hit"], admitted),
+            share(stats["requests_with_hit"], admitted),
         ),
         recent=Rates(requests, share(found, prompt), share(with_hit, requests)),
         blocks=share(stats["hit_blocks"], stats["lookup_blocks"]),

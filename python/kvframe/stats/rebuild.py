@@ -21,7 +21,7 @@ WINDOW = 1000
 _COUNTED = {
     K.REFUSE: "refused",
     K.OBTAIN: "allocated",
-    K.TAKE: "lent",
+    K.TAKE: "taken",
     K.RETURN: "returned",
     K.FORK: "forks",
     K.STORE: "stored",
@@ -148,7 +148,7 @@ class Rebuild:
         return {name: self._stats[name] for name in names} | {
             "live_sequences": len(self.lengths) - len(self._stand_ins),
             "waiting_blocks": len({block for _, block in self._waiting}),
-            "freed": self._stats["allocated"] + self._stats["lent"] - out,
+            "freed": self._stats["allocated"] + self._stats["taken"] - out,
         }
 
     def hit_rates(self) -> HitRates:
@@ -204,6 +204,8 @@ class Rebuild:
             case K.REMAP:
                 self._stats["duplicates"] += 1
             case K.EVICT | K.FORGET:
+                if e.kind == K.EVICT and e.value:
+                    self._stats[_CAUSES[e.value]] += 1
                 self._copies[self._keys.pop(e.block)] -= 1
                 self._priorities.pop(e.block, None)
             case K.TAKE:
@@ -246,10 +248,10 @@ class Rebuild:
             stats["resumed_tokens"] += e.value
             stats["resumed_hit_tokens"] += found
             return
-        stats["admissions"] += 1
+        stats["requests"] += 1
         stats["prompt_tokens"] += e.value
         stats["hit_tokens"] += found
-        stats["admissions_with_hit"] += found > 0
+        stats["requests_with_hit"] += found > 0
         stats["hit_share_ppm"] += found * 1_000_000 // max(e.value, 1)
 
     def _partial(self, e: Event) -> None:
@@ -260,7 +262,7 @@ class Rebuild:
             stats["resumed_hit_tokens"] += e.value
             return
         stats["hit_tokens"] += e.value
-        stats["admissions_with_hit"] += found == 0
+        stats["requests_with_hit"] += found == 0
         stats["hit_share_ppm"] += more * 1_000_000 // prompt - found * 1_000_000 // prompt
 
     def _rematch(self, e: Event) -> None:
@@ -269,7 +271,7 @@ class Rebuild:
             stats["resumed_hit_tokens"] += e.value - e.other
             return
         stats["hit_tokens"] += e.value - e.other
-        stats["admissions_with_hit"] += e.other == 0
+        stats["requests_with_hit"] += e.other == 0
         stats["hit_share_ppm"] += e.value * 1_000_000 // prompt - e.other * 1_000_000 // prompt
         size = self.block_size
         stats["hit_blocks"] += counted * (e.value // size - e.other // size)
@@ -304,8 +306,12 @@ class Rebuild:
                 self._stats["loads"] += 1
 
 
+_CAUSES = {1: "evictions_for_taken", 2: "evictions_ahead"}
+"""What evictions are counted besides, by the value of their event."""
+
 _FOLLOWING = {
-    "admissions",
+    *_CAUSES.values(),
+    "requests",
     "prompt_tokens",
     "hit_tokens",
     "unread",
@@ -313,7 +319,7 @@ _FOLLOWING = {
     "lookup_blocks",
     "hit_blocks",
     "hit_share_ppm",
-    "admissions_with_hit",
+    "requests_with_hit",
     "resumed",
     "resumed_tokens",
     "resumed_hit_tokens",

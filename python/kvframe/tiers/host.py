@@ -23,6 +23,9 @@ Bytes = npt.NDArray[np.uint8]
 class HostTier:
     """Host memory of exactly its size, its index, and a checksum of each page.
 
+    Attributes:
+        medium: What KV events call it.
+
     Args:
         tier: Its configuration.
         shapes: Of each part of a page.
@@ -36,6 +39,8 @@ class HostTier:
         ImportError: Pages have checksums, and the package xxhash is not there.
         UsageError: The memory does not fit.
     """
+
+    medium = "CPU"
 
     def __init__(
         self,

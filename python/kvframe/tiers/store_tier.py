@@ -69,6 +69,9 @@ class Written(NamedTuple):
 class StoreTier:
     """Pages in a store.
 
+    Attributes:
+        medium: What KV events call it: a disk of this engine's own, or something outside it.
+
     Args:
         tier: Its configuration.
         shapes: Of each part of a page.
@@ -98,6 +101,7 @@ class StoreTier:
             )
         self.store = store
         self.shared = tier.store.loaded.descriptor.shared
+        self.medium = "EXTERNAL" if self.shared else "DISK"
         kind = "remote" if self.shared else "disk"
         self.gate = Gate(tier, self.index, kind, space.block_size)
         store.largest = self.codec.largest

@@ -211,6 +211,16 @@ class TierIndex:
         before, self._told = self._told, self.stats()["unbacked"]
         return self._told - before
 
+    def watch(self) -> None:
+        """Note what comes and goes from now on; every page that can be read now comes first."""
+        self._core.watch()
+
+    def take_changes(self) -> tuple[list[bytes], list[tuple[bytes, bytes | None]]]:
+        """Keys of pages that left since the last call, then of those that can be read since, each
+        with its parent's.
+        """
+        return self._core.take_changes()
+
     def check_integrity(self) -> None:
         """Recount the index.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ def hash_of(key: bytes) -> int:
     return int.from_bytes(key[:8], "little") or 1
 
 
+def _hashes(keys: Sequence[bytes]) -> list[int | bytes]:
+    """As `hash_of` each."""
+    low: list[int | bytes] = np.frombuffer(b"".join(keys), "<u8")[::2].tolist()
+    return [one or 1 for one in low] if 0 in low else low
+
+
 def wire_event(event: log.BlockEvent, *, token_ids: bool, grouped: bool) -> Event:
     """An event of the log as one of the wire.
 
@@ -45,7 +52,7 @@ def wire_event(event: log.BlockEvent, *, token_ids: bool, grouped: bool) -> Even
     if isinstance(event, log.AllBlocksCleared):
         return AllBlocksCleared()
     group = event.group if grouped else None
-    hashes: list[int | bytes] = [hash_of(key) for key in event.keys]
+    hashes: list[int | bytes] = _hashes(event.keys)
     if isinstance(event, log.BlockRemoved):
         return BlockRemoved(hashes, event.medium, group)
     parent = None if event.parent_key is None else hash_of(event.parent_key)

@@ -5,7 +5,7 @@ use kvframe_core::pool::BlockId;
 use kvframe_core::tier::{StoreResult, TierLimits, TierPages as Core};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::{keys, tokens};
 use crate::policy::eviction::make_policy;
@@ -16,6 +16,10 @@ use crate::tier::{KnownTuple, known};
 type EvictedTuple = Vec<((u64, u64), BlockId)>;
 /// (ticket, pages present, where the others go, who made room)
 type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, EvictedTuple);
+
+/// Keys that left; keys that came, each with its parent's.
+type ChangesTuple<'py> =
+    (Vec<Bound<'py, PyBytes>>, Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)>);
 
 /// The core of a tier of pages; `kvframe.tiers` has the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -244,6 +248,20 @@ impl TierPages {
     /// The prefix that ends with a page: its keys.
     fn prefix(&self, py: Python<'_>, page: u32) -> PyResult<Vec<(u64, u64)>> {
         self.core.locked(py, |core| core.prefix(page).into_iter().map(words).collect())
+    }
+
+    /// Notes changes from now on, the first of which are all the pages there are.
+    fn watch(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.locked(py, Core::watch)
+    }
+
+    /// Changes since the last call: keys of pages that left, then of those that came, each with its
+    /// parent's or None.
+    fn take_changes<'py>(&self, py: Python<'py>) -> PyResult<ChangesTuple<'py>> {
+        let changes = self.core.locked(py, Core::take_changes)?;
+        let bytes = |Key(key): Key| PyBytes::new(py, &key.to_le_bytes());
+        let came = changes.came.into_iter().map(|(key, above)| (bytes(key), above.map(bytes)));
+        Ok((changes.gone.into_iter().map(bytes).collect(), came.collect()))
     }
 
     /// Keys whose pages can be read, in the order of their places, each with its page.

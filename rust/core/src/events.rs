@@ -25,7 +25,7 @@ pub enum Kind {
     /// place in the prefix. Its token ids are logged where they are known, those of a partial block
     /// too. Without `seq`: published by itself.
     Store = 4,
-    /// `block` lost its key and its place to make room.
+    /// `block` lost its key and its place to make room; `value`: for what ([`EvictionCause`]).
     Evict = 5,
     /// An owner released `block`: `seq`, or 0 for a ticket, a fence or a pin.
     Release = 6,
@@ -142,6 +142,17 @@ pub enum Kind {
     Keys = 57,
     /// `seq` is computed up to `value` tokens, where it was committed ahead.
     Computed = 58,
+}
+
+/// What room is made for, as the log has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// A sequence needs a block.
+    Sequence = 0,
+    /// A caller takes a block by itself.
+    Taken = 1,
+    /// Nothing yet: room is made ahead of need.
+    Ahead = 2,
 }
 
 /// One entry of the log.

@@ -46,11 +46,11 @@ fn an_admission_is_counted_once_however_often_it_is_tried_and_whatever_groups_th
     for _ in 0..5 {
         allocate(&mut m, &open(&[1, 2, 3])).unwrap_err();
     }
-    assert_eq!((m.stats().admissions, m.stats().hit_tokens), (2, 0));
+    assert_eq!((m.stats().requests, m.stats().hit_tokens), (2, 0));
     m.release(waits).unwrap();
     allocate(&mut m, &open(&[1, 2, 3])).unwrap();
     let stats = m.stats();
-    assert_eq!((stats.admissions, stats.admissions_with_hit, stats.hit_tokens), (3, 1, 8));
+    assert_eq!((stats.requests, stats.requests_with_hit, stats.hit_tokens), (3, 1, 8));
     m.release(first).unwrap();
 }
 
@@ -60,7 +60,7 @@ fn misses_count_as_much_as_hits() {
     let mut m = small(64);
     (1..10).for_each(|word| _ = serve(&mut m, &open(&[word])));
     serve(&mut m, &open(&[9]));
-    assert_eq!((m.stats().admissions, m.stats().admissions_with_hit), (10, 1));
+    assert_eq!((m.stats().requests, m.stats().requests_with_hit), (10, 1));
 }
 
 // scenario: CB-B9, CB-B10, CB-B13

@@ -1,7 +1,7 @@
 //! A tier's pages: what is on its way, what fails, what makes room.
 
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
-use kvframe_core::tier::{RequestInfo, TierLimits, TierPages};
+use kvframe_core::tier::{RequestInfo, TierChanges, TierLimits, TierPages};
 use kvframe_core::{Error, Key};
 
 fn pages(name: &str, pages: u32) -> TierPages {
@@ -355,4 +355,36 @@ fn random_transfers_keep_the_state_under_every_policy() {
         tier.check_integrity().unwrap();
         assert_eq!(tier.counts().2, 0, "{name}");
     }
+}
+
+#[test]
+fn a_mirror_is_told_of_pages_after_their_parents_and_of_what_it_was_told_alone() {
+    let mut tier = pages("lru", 6);
+    let (keys, other, known) = (prefix(1, 4), prefix(2, 3), RequestInfo::default());
+    put(&mut tier, &keys[..1]);
+    assert_eq!(tier.take_changes(), TierChanges::default());
+    tier.watch();
+    assert_eq!(tier.take_changes().came, [(keys[0], None)]);
+    // The later part arrives first, and waits for the earlier one.
+    let first = tier.store(&keys[..2], 1, known).unwrap();
+    let second = tier.store(&keys, 1, known).unwrap();
+    tier.end(second.ticket, 2, false).unwrap();
+    assert_eq!(tier.take_changes(), TierChanges::default());
+    tier.end(first.ticket, 1, false).unwrap();
+    let came = tier.take_changes().came;
+    assert_eq!(came, [1, 2, 3].map(|at: usize| (keys[at], Some(keys[at - 1]))));
+    // What came and went in between is not told at all; what was told goes from its end.
+    put(&mut tier, &other[..2]);
+    let gone = tier.forget(other[0]);
+    assert_eq!((gone.len(), tier.take_changes()), (2, TierChanges::default()));
+    put(&mut tier, &other);
+    let told = tier.take_changes();
+    assert_eq!((told.gone, told.came.len()), (vec![keys[3]], 3));
+    tier.clear();
+    assert_eq!(tier.take_changes().gone.len(), 6);
+    put(&mut tier, &other);
+    tier.take_changes();
+    tier.watch();
+    let anew = tier.take_changes();
+    assert_eq!((anew.gone.len(), anew.came.len()), (0, 3));
 }

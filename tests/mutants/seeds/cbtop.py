@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "evicted-without-a-word",
         "store/mod.rs",
-        "        self.note_block(Kind::Evict, 0, victim, 0);\n",
+        "        self.note_block(Kind::Evict, 0, victim, cause as u64);\n",
         "",
         "nobody who keeps books learns that a block is gone",
         ("CB-B12",),

@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "misses-not-counted",
         "manager/inspect/account.rs",
-        "            stats.admissions += 1;\n",
-        "            stats.admissions += u64::from(cached > 0);\n",
+        "            stats.requests += 1;\n",
+        "            stats.requests += u64::from(cached > 0);\n",
         "the hit rate is 100 % whatever happens",
         ("FE-B21", "FE-B22"),
     ),

@@ -42,7 +42,7 @@ MUTANTS = (
         "manager/allocate/mod.rs",
         "        let counted = self.count_needs(request, known, &start, &hits);\n",
         "        let counted = self.count_needs(request, known, &start, &hits);\n"
-        "        self.store.stats_mut().admissions += u64::from(counted.is_err());\n",
+        "        self.store.stats_mut().requests += u64::from(counted.is_err());\n",
         "a request that waits adds a miss each time it is tried",
         ("IL-B6",),
     ),

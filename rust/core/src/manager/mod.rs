@@ -154,7 +154,7 @@ impl Manager {
 
     /// Blocks that were taken from the pool and are free again: it follows from those that are not.
     pub fn freed(&self) -> u64 {
-        let taken = self.store.stats().allocated + self.store.stats().lent;
+        let taken = self.store.stats().allocated + self.store.stats().taken;
         let out = self.pool().usable() - self.pool().free();
         taken - u64::from(out)
     }

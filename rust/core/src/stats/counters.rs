@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Sequences allocated (resumed ones apart).
-    pub admissions: u64,
+    pub requests: u64,
     /// Their prompt tokens.
     pub prompt_tokens: u64,
     /// Prompt tokens found, not to be computed.
@@ -20,7 +20,7 @@ pub struct Stats {
     /// Sum over allocations of the share of the prompt found, in millionths.
     pub hit_share_ppm: u64,
     /// Allocations that found at least one token.
-    pub admissions_with_hit: u64,
+    pub requests_with_hit: u64,
     /// Sequences that came back after a preemption.
     pub resumed: u64,
     /// Their tokens.
@@ -39,15 +39,19 @@ pub struct Stats {
     pub duplicates: u64,
     /// Cached blocks that were evicted.
     pub evictions: u64,
+    /// Of these, those that made room ahead of need.
+    pub evictions_ahead: u64,
+    /// Of these, those for blocks that a caller took by themselves.
+    pub evictions_for_taken: u64,
     /// Blocks copied before a write, on the device.
     pub copies: u64,
     /// Tokens in those blocks whose KV was needed.
     pub copied_tokens: u64,
     /// Sequences made by a fork.
     pub forks: u64,
-    /// Blocks that went out on loan.
-    pub lent: u64,
-    /// Blocks that came back from a loan.
+    /// Blocks that callers took by themselves.
+    pub taken: u64,
+    /// Of those, blocks that came back.
     pub returned: u64,
     /// Keys that matched while tokens did not.
     pub collisions: u64,

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::error::{Error, Result};
-use crate::events::Kind;
+use crate::events::{EvictionCause, Kind};
 use crate::pool::BlockId;
 
 impl Store {
@@ -11,15 +11,16 @@ impl Store {
     /// # Errors
     /// [`Error::Integrity`] if it was not.
     pub(crate) fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
-        self.stats.lent += out.len() as u64;
+        self.stats.taken += out.len() as u64;
         let free = out.len().min(self.pool.free() as usize);
         let (had, evicted) = out.split_at_mut(free);
+        self.stats.evictions_for_taken += evicted.len() as u64;
         self.pool.lend_all(had);
         for slot in evicted {
             let victim = self.next_victim().ok_or_else(|| {
                 Error::Integrity("room for a loan was counted and is gone".into())
             })?;
-            self.vacate(victim);
+            self.vacate(victim, EvictionCause::Taken);
             self.pool.relend(victim);
             *slot = victim;
         }

@@ -26,7 +26,7 @@ mod size;
 
 use crate::attachments::Attachments;
 use crate::error::{Error, Result};
-use crate::events::{Kind, Log};
+use crate::events::{EvictionCause, Kind, Log};
 use crate::hash::Key;
 use crate::index::{Index, KeyMatch, Proof};
 use crate::options::Options;
@@ -232,7 +232,7 @@ impl Store {
             if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
                 return None;
             }
-            self.vacate(victim);
+            self.vacate(victim, EvictionCause::Sequence);
             self.pool.retake(victim, group as u8);
             victim
         } else {
@@ -255,15 +255,16 @@ impl Store {
         named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
     }
 
-    /// Evicts a cached block that nothing findable follows, and frees it.
+    /// Evicts a cached block that nothing findable follows, and frees it: room ahead of need.
     pub(crate) fn evict(&mut self, victim: BlockId) {
-        self.vacate(victim);
+        self.stats.evictions_ahead += 1;
+        self.vacate(victim, EvictionCause::Ahead);
         self.pool.put_back(victim);
     }
 
     /// [`Self::evict`] for a caller that takes the block at once: it is never on the free list.
-    fn vacate(&mut self, victim: BlockId) {
-        self.note_block(Kind::Evict, 0, victim, 0);
+    fn vacate(&mut self, victim: BlockId, cause: EvictionCause) {
+        self.note_block(Kind::Evict, 0, victim, cause as u64);
         self.stats.evictions += 1;
         self.forget(victim, RemovalCause::Evicted);
     }

@@ -9,6 +9,7 @@
 //! the nodes of an engine's radix tree.
 
 mod chain;
+mod changes;
 mod check;
 mod entry;
 mod ordered;
@@ -21,6 +22,7 @@ mod transfers;
 mod tree;
 mod victims;
 
+pub use changes::TierChanges;
 pub use entry::{PageUses, let_in, occasion_of, offer_pages};
 pub use ordered::OrderedKeys;
 pub use pages::{EvictedPages, LoadResult, StoreResult, TierLimits, TierPages};

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use super::changes::Changes;
 use super::transfers::{TierStats, Transfer};
 use super::{RequestInfo, TierPolicy};
 use crate::error::{Error, Result};
@@ -75,6 +76,8 @@ pub struct TierPages {
     /// Pages on loan.
     pub(super) lent: u32,
     last: u64,
+    /// What a mirror is told next, if there is one.
+    pub(super) changes: Option<Box<Changes>>,
 }
 
 impl Consult for TierPages {
@@ -100,6 +103,7 @@ impl TierPages {
             stats: TierStats::default(),
             lent: 0,
             last: 0,
+            changes: None,
         })
     }
 
@@ -274,6 +278,7 @@ impl TierPages {
         let depth = if above == NIL { 0 } else { self.tier.pool().depth(above) + 1 };
         let page = self.tier.insert_after(key, above, depth, RequestInfo::default())?;
         self.enter(key, page, true);
+        self.note_stored(page);
         self.tier.release(&[page])?;
         Ok(Some(page))
     }
@@ -359,6 +364,7 @@ impl TierPages {
     pub(super) fn leave(&mut self, page: BlockId) -> Key {
         let key = self.tier.pool().key(page);
         self.by_key.remove(&key);
+        self.note_left(page, key);
         self.stored[page as usize] = false;
         key
     }

@@ -123,7 +123,10 @@ impl TierPages {
             for &page in &fine {
                 // A page whose parent failed meanwhile is forgotten already.
                 let found = self.tier.pool().is_findable(page);
-                self.stored[page as usize] |= store && found;
+                if store && found {
+                    self.stored[page as usize] = true;
+                    self.note_stored(page);
+                }
                 ended.good += u32::from(found);
             }
             let count = if store { &mut self.stats.stored } else { &mut self.stats.loaded };

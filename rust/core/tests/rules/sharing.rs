@@ -307,11 +307,11 @@ fn rule_6_each_admission_is_counted_once() {
     m.extend(a, 9).unwrap();
     m.commit(a, 9).unwrap();
     let s = m.stats();
-    assert_eq!((s.admissions, s.prompt_tokens, s.hit_tokens, s.admissions_with_hit), (2, 17, 8, 1));
+    assert_eq!((s.requests, s.prompt_tokens, s.hit_tokens, s.requests_with_hit), (2, 17, 8, 1));
     m.release(a).unwrap();
     m.allocate(&Request { resumed: true, ..request(&tokens) }).unwrap();
     let s = m.stats();
-    assert_eq!((s.admissions, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
+    assert_eq!((s.requests, s.hit_tokens, s.resumed, s.resumed_hit_tokens), (2, 8, 1, 8));
 }
 
 /// Of several copies the one with the lowest id is found and counted, wherever the table keeps them:

@@ -22,7 +22,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import xxhash
-from vllm.v1.kv_offload.base import LookupResult, Medium, RequestOffloadingContext
+from vllm.v1.kv_offload.base import (
+    LookupResult,
+    Medium,
+    OffloadingEvent,
+    RequestOffloadingContext,
+)
 from vllm.v1.kv_offload.file_mapper import FileMapper
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
@@ -76,6 +81,11 @@ class KvframeTier(SecondaryTierManager):  # type: ignore[misc]
         path = FileMapper.from_offloading_spec("", offloading_spec).base_path
         self._space = blake2b(path.encode(), digest_size=16).digest()
         self._writing: set[str] = set()
+        # Chunks by object, where vLLM collects KV events, and the events that it has not taken.
+        self._keys: dict[str, bytes] | None = None
+        if offloading_spec.kv_events_config.enable_kv_cache_events:
+            self._keys = {}
+        self._events: list[OffloadingEvent] = []
         self._jobs: deque[tuple[Future[Sequence[bool]], TransferJob, list[str]]] = deque()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kvframe-tier")
         self._recover()
@@ -122,6 +132,9 @@ class KvframeTier(SecondaryTierManager):  # type: ignore[misc]
         for name in names:
             self.pages.insert(name, depth=depths[name], use=use)
         self._writing.update(names)
+        self._left(gone)
+        if self._keys is not None:
+            self._keys.update((name, key) for key in job.keys if (name := self.name(key)) in new)
         rows = [new[name] for name in names]
         self._submit(job, names, lambda: self._put(names, rows, gone))
 
@@ -140,6 +153,11 @@ class KvframeTier(SecondaryTierManager):  # type: ignore[misc]
             good = self._outcome(future, names)
             done.append(self._ended(job, names, good))
         return done
+
+    def take_events(self) -> Iterable[OffloadingEvent]:
+        """Chunks that came and went; of those that another process stored, none is told."""
+        events, self._events = self._events, []
+        return events
 
     def has_pending_work(self) -> bool:
         return bool(self._jobs)
@@ -187,6 +205,15 @@ class KvframeTier(SecondaryTierManager):  # type: ignore[misc]
         short = count - self._free()
         return [] if short <= 0 else self.pages.victims(short)
 
+    def _left(self, names: Iterable[str]) -> None:
+        """Objects that readers of the events were told of are gone."""
+        if self._keys is not None:
+            self._tell([key for name in names if (key := self._keys.pop(name, None))], removed=True)
+
+    def _tell(self, keys: list[bytes], *, removed: bool) -> None:
+        if keys:
+            self._events.append(OffloadingEvent(keys=keys, medium=self.medium, removed=removed))
+
     def _submit(self, job: TransferJob, names: list[str], work: Any) -> None:
         self._jobs.append((self._worker.submit(work), job, names))
 
@@ -207,6 +234,12 @@ class KvframeTier(SecondaryTierManager):  # type: ignore[misc]
             self._writing.difference_update(names)
             self.pages.release(names)
         lost = set(names) - set(fine)
+        if job.is_promotion:
+            self._left(lost)
+        elif self._keys is not None:
+            for name in lost:
+                self._keys.pop(name, None)
+            self._tell([self._keys[name] for name in fine if name in self._keys], removed=False)
         self.pages.remove([name for name in lost if name in self.pages])
         loaded = [key for key, ok in zip(job.keys, good, strict=False) if ok]
         return JobResult(

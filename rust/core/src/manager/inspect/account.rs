@@ -133,10 +133,10 @@ impl Manager {
             stats.resumed_tokens += u64::from(known);
             stats.resumed_hit_tokens += u64::from(cached);
         } else {
-            stats.admissions += 1;
+            stats.requests += 1;
             stats.prompt_tokens += u64::from(known);
             stats.hit_tokens += u64::from(cached);
-            stats.admissions_with_hit += u64::from(cached > 0);
+            stats.requests_with_hit += u64::from(cached > 0);
             stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
         }
         if self.observer.is_on() {
@@ -165,7 +165,7 @@ impl Manager {
         }
         let share = |tokens: u32| u64::from(tokens) * 1_000_000 / u64::from(prompt);
         stats.hit_tokens += more;
-        stats.admissions_with_hit += u64::from(before == 0);
+        stats.requests_with_hit += u64::from(before == 0);
         stats.hit_share_ppm += share(cached) - share(before);
         if self.observer.is_on() {
             let size = self.options.block_size;
