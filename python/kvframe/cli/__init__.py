@@ -128,6 +128,11 @@ def _exit_code(run: Callable[[], object]) -> int:
     except KVFrameError as error:
         fail(str(error))
         return BAD_INPUT
+    except ImportError as error:
+        if error.__cause__ is None:
+            raise
+        fail(str(error))  # an optional package is not there, and kvframe's own error says which
+        return BAD_INPUT
     except (_ReaderLeftError, BrokenPipeError):
         _leave_stdout()
         return BROKEN_PIPE

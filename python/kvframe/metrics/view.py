@@ -11,7 +11,9 @@ from kvframe.errors import UsageError
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
+    from rich.console import Console as Console
     from rich.console import Group, RenderableType
+    from rich.live import Live as Live  # the command takes both from here, message and all
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text

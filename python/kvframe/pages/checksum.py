@@ -29,7 +29,7 @@ def checksums_at(pages: npt.NDArray[np.uint8], ids: Iterable[int]) -> npt.NDArra
     try:
         import xxhash
     except ImportError as error:
-        raise ImportError("checksums need xxhash: pip install 'kvframe[checksum]'") from error
+        raise ImportError("checksums need xxhash: pip install xxhash") from error
     return np.array([xxhash.xxh3_64_intdigest(memoryview(pages[row])) for row in ids], np.uint64)
 
 

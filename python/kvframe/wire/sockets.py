@@ -17,7 +17,7 @@ from kvframe.errors import UsageError
 from kvframe.wire.events import MAX_BYTES
 
 try:
-    import zmq
+    import zmq as zmq  # the modules beside this one take it from here, message and all
     import zmq.auth
     from zmq.auth.thread import ThreadAuthenticator
 except ImportError as error:
