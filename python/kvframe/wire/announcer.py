@@ -51,7 +51,7 @@ class Announcer:
     def __init__(self, kv: Manager, publisher: Publisher, *, token_ids: bool = True) -> None:
         options = kv.inspect.options()
         if not options["event_log"]:
-            raise UsageError("cache.event_log = false: the manager must keep a log to announce")
+            raise UsageError("cache.event_log = false: events come from the log: set it to true")
         kinds = [group["kind"] for group in options["groups"]]
         self._group = kinds.index("full") if "full" in kinds else 0
         self._grouped = len(kinds) > 1
