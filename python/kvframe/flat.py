@@ -327,7 +327,7 @@ class TierPolicy(Generic[K]):
     def _check_idle(self) -> None:
         if self._asking:
             raise UsageError(
-                "the tier asks its policy for victims: a policy that is asked may not change it"
+                "the tier is asking its policy for victims: that policy may not change it now"
             )
 
     def _digest(self, key: K) -> bytes:

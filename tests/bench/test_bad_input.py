@@ -47,6 +47,8 @@ def refused(bench: Command, *args: object, stdin: bytes = b"") -> str:
         (("--trace", "converstion"), ["converstion", "did you mean conversation?"]),
         (("--trace", "nowhere.jsonl"), ["nowhere.jsonl", "no such file"]),
         (("--bogus",), ["--bogus"]),
+        (("--policy", "lru", "lfu"), ["lfu: no such sweep", "commas: --policy lru,lfu"]),
+        (("--block-size", "64k"), ["'64k' must be a whole number from 1 to 65536"]),
     ],
 )
 def test_usage(bench: Command, args: tuple[str, ...], words: list[str]) -> None:
@@ -164,3 +166,26 @@ def test_a_file_name_that_is_no_utf8_is_recorded(process: Command, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "results" / "run.json").read_text())
     assert "\N{REPLACEMENT CHARACTER}.jsonl" in record["command"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("bench tune slru --option protected_uses=2..4", [
+            "--option protected_uses=2..4: slru.protected_uses = ", "values go with commas"]),
+        ("bench tune slru --option protected=2", [
+            "--option protected=2: ", "did you mean slru.protected_uses?"]),
+        ("bench report ok.jsonl", ["ok.jsonl: must be a directory of"]),
+        ("bench check none.py:X", ["none.py: no such file"]),
+        ("bench run --metric none.py:x --policy lru", ["none.py: no such file"]),
+        ("trace info conversation --bytes-per-token 128kB", [
+            "'128kB' must be a whole number from 1 to 1099511627776"]),
+    ],
+)  # fmt: skip
+def test_other_commands(tmp_path: Path, command: str, words: list[str]) -> None:
+    (tmp_path / "ok.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    done = subprocess.run(
+        [KVFRAME, *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [word for word in words if word not in done.stderr] == []

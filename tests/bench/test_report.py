@@ -442,3 +442,9 @@ def test_screenshots_of_the_docs(browser: Browser, tmp_path: Path) -> None:
         (folder / name).write_bytes(data)
         total += len(data)
     assert total < 300_000
+
+
+@pytest.mark.parametrize(("trace", "each"), [("conversation", "request"), ("agent", "session")])
+def test_percentiles_are_said_to_be_of_what_they_are(bench: Command, trace: str, each: str) -> None:
+    done = bench("run", "--trace", trace, "--policy", "lru", "--capacity", "500")
+    assert f"  {each} p50" in done.stdout

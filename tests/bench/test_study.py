@@ -54,6 +54,11 @@ def test_without_pandas_it_says_how_to_install(
 def test_what_is_not_there_is_named(study: Study) -> None:
     for wrong, message in (
         (lambda: Study.run(polices=["lru"]), "polices: no option of a run; did you mean policies"),
+        (lambda: Study.run(capacities=["4k"]), "^capacities = 4k: must be a number of blocks"),
+        (lambda: Study.run(policies=["slru:x=1"]), '^policies = slru:x=1: slru.x = "1": unknown'),
+        (lambda: Study.run(modes=["engin"]), "^modes = engin: must be one of"),
+        (lambda: Study.serve(loads=["x"]), "^loads = x: must be a number above 0"),
+        (lambda: Study.serve(sla="x"), "^sla = x: 'x' must read key=value"),
         (lambda: study.rows("cell"), "must be cells, servers or requests; did you mean cells"),
         (lambda: study.compare("lruu"), "lruu: did not run at every size.*did you mean lru"),
         (lambda: study.charts("hit"), "must be one of hits.*did you mean hits"),

@@ -21,6 +21,11 @@ UNKNOWN = [
         "retention, observe, tiers, plugins",
     ),
     (
+        "[eviction]\nprotected_uses = 3",
+        "eviction.protected_uses = 3: unknown key; eviction has policy, options, on_error, "
+        "budget_ms, window; an option of what is chosen there is eviction.options.protected_uses",
+    ),
+    (
         "[retention]\npolicy = 'lru'",  # several sections have such a key
         'retention.policy = "lru": unknown key; retention has pin_cap, sessions',
     ),
@@ -122,6 +127,10 @@ CAPACITIES = [
 GROUPS = [
     ("\ngroups = []", "groups: 0 groups; must be between 1 and 16"),
     ("[[groups]]\nkind = 'full'", "groups[0].name: missing; it must be a string"),
+    (
+        "[[tiers]]\nname = 'host'",
+        'tiers[0].capacity: missing; it must be pages (4096), or bytes with a unit ("64 GiB")',
+    ),
     (
         "[[groups]]\nname = 'a'\n[[groups]]\nname = 'a'",
         'groups[1].name = "a": is another group\'s name too',

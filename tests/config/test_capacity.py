@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvframe.config import CacheConfig, Config, GroupConfig, ModelConfig, SequenceCapacity
-from kvframe.config.sizes import parse_bytes, rounded
+from kvframe.config.sizes import near_bytes, parse_bytes, rounded
 from kvframe.errors import ConfigError
 from kvframe.pages import PageShape
 
@@ -28,12 +28,29 @@ TOKEN_BYTES = 2 * 32 * 8 * 128 * 2
         ("GiB", None),
         ("-1 GiB", None),
         ("40 G", None),
+        ("40 Gb", None),  # bits, as it is written
+        ("40 Gib", None),
+        ("40 gb", 40 * 10**9),
         ("1e3 B", None),
         ("", None),
     ],
 )
 def test_sizes(text: str, size: int | None) -> None:
     assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("40 Gb", "; did you mean 40 GB?"),
+        ("1.5Gib", "; did you mean 1.5 GiB?"),
+        ("40 G", "; did you mean 40 GB?"),
+        ("40", ""),
+        ("many GiB", ""),
+    ],
+)
+def test_the_unit_that_was_meant(text: str, told: str) -> None:
+    assert near_bytes(text) == told
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,16 @@ def kvframe(*arguments: str, **env: str) -> Result:
     return CliRunner().invoke(main, arguments, env=env)
 
 
+def test_a_key_that_the_policy_never_looks_at_is_hinted_at(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[eviction]\nwindow = 500\n[admission]\nbudget_ms = 5\n")
+    result = kvframe("check", str(tmp_path / "a.toml"))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "hint: eviction.window = 500: without effect on lru, which is builtin",
+        "hint: admission.budget_ms = 5.0: without effect on always, which is builtin",
+    ]
+
+
 def test_shows_each_value_with_its_origin(file: Path) -> None:
     result = kvframe("check", str(file), KVFRAME_CACHE__HASH="blake3")
     assert (result.exit_code, result.stderr) == (0, "")

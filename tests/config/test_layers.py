@@ -70,6 +70,14 @@ def test_the_environment_is_read_by_type(file: Path) -> None:
         ("EVICTION__OPTIONS", "1", "eviction.options = 1: must be a table, not a whole number"),
         ("ENGINE__X", "1", 'engine = { x = "1" }: unknown key; a configuration has cache, m'),
         ("CACHE_BLOCK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
+        ("CACHE_BLOK_SIZE", "1", "names no key; did you mean KVFRAME_CACHE__BLOCK_SIZE?"),
+        ("CAPACITY", "5", "names no key; did you mean KVFRAME_CACHE__CAPACITY?"),
+        (
+            "POLICY",
+            "lru",
+            "names no key; did you mean KVFRAME_EVICTION__POLICY or KVFRAME_ADMISSION__POLICY or "
+            "KVFRAME_PREFIX__POLICY?",
+        ),
         ("__BLOCK_SIZE", "1", "names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"),
         ("GROUPS__0__WINDOW", "4", "groups[0].window = 4: only valid with kind = "),
         ("EVICTION__POLICY", "slru:protected_uses=0", "eviction.options.protected_uses = 0"),

@@ -26,6 +26,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sign: Annotated[float, msgspec.Meta(ge=-1, le=1)] = 1.0
 
 
+class Untyped(BatchedEviction):
+    def __init__(self, options):
+        self.sign = options.sign
+
+
 class Mine(BatchedEviction):
     def __init__(self, options: Options):
         self.sign = options.sign
@@ -150,8 +155,9 @@ def test_a_check_imports_no_place(file: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("no.py:Mine", "cannot import .*no.py: FileNotFoundError"),
+        ("no.py:Mine", ".*no.py: no such file"),
         ("places_of_mine.py:Mien", "has no Mien; did you mean Mine?"),
+        ("places_of_mine.py:Untyped", "names no type of options: write `options: Options`"),
         ("places_of_mine.py:Heads", "it gives an admission policy .heads.; must be an eviction"),
         ("places_of_mine.py:Mine:sign=2", "eviction.options.sign = 2: must be between -1 and 1"),
         ("places_of_mine.py:Mine:sgn=2", "eviction.options.sgn = .* did you mean eviction.options"),

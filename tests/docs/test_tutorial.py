@@ -62,10 +62,10 @@ def test_the_tutorial_ends_on_the_leaderboard(tmp_path: Path) -> None:
             target.write_text(block.text)
         elif block.language in ("console", "bash"):
             for command in commands(block):
-                # The interpreter of this run, whatever `python` is out there.
+                # The interpreter of this run, whatever `python3` is out there.
                 text = command.text
-                if text.startswith("python -m venv"):
-                    text = text.replace("python", sys.executable, 1)
+                if text.startswith("python3 -m venv"):
+                    text = text.replace("python3", sys.executable, 1)
                 done = shell(text, folder, wheels)
                 printed = done.stdout
                 told = f"line {block.line}: {command.text}\n{printed}"

@@ -70,7 +70,7 @@ def run(folder: Path, policy: str, *tests: str) -> tuple[dict[str, str], int]:
         cwd=where,
         path=(HERE / "vllm", package),
         GUEST_LIBRARY=str(library),
-        KVFRAME_POLICY=policy,
+        KVFRAME_TEST_POLICY=policy,
         HF_HOME=hub(folder),
         HF_HUB_OFFLINE="1",
         VLLM_LOGGING_LEVEL="ERROR",

@@ -141,14 +141,16 @@ VICTIMS: dict[str, tuple[Body, str]] = {
 }
 
 
-def holds(way: str, body: Body, on_error: str) -> tuple[KVCacheManager, str]:
+def holds(
+    way: str, body: Body, on_error: str, name: str | None = None
+) -> tuple[KVCacheManager, str]:
     """A full pool of two prefixes of two blocks, under a policy of its own name."""
 
     class Policy(BatchedEviction):
         pass
 
     setattr(Policy, way, lambda self, *args: body(*args))
-    name = f"bad{next(numbers)}"
+    name = name or f"bad{next(numbers)}"
     known = registry(name, lambda _: Policy())
     kv = manager(4, policy=name, known=known, on_error=on_error)
     cached(kv, [1] * 4 + [2] * 4)
@@ -273,6 +275,14 @@ def test_the_built_in_order_stands_in_and_says_so_once(
     assert kv.stats.counters()["policy_failures"] == 2
     assert kv.stats.counters()["evictions"] == 4
     kv.check_integrity()
+
+
+def test_each_manager_warns_where_it_was_called() -> None:
+    for body, message in ((raises, "no idea"), (sets_nan, "is NaN or unset")):
+        kv, _ = holds("score", body, "fallback", "one-name")
+        with pytest.warns(RuntimeWarning, match=message) as told:
+            kv.allocate([9] * 8)
+        assert [one.filename for one in told] == [__file__]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "fallback"])

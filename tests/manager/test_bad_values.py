@@ -16,7 +16,9 @@ from kvframe import (
     Retention,
     RouterIndex,
     SlotCache,
+    StaleHandleError,
     TokenRange,
+    UsageError,
 )
 from kvframe.flat import Access, TierPolicy
 
@@ -212,3 +214,21 @@ def test_what_a_request_keeps_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", OF_OTHERS)
 def test_slots_router_and_tier_policies_refuse(name: str) -> None:
     refuses(name, OF_OTHERS)
+
+
+def test_an_allocation_in_place_of_its_handle_is_told_of() -> None:
+    kv = manager()
+    grant: Any = kv.allocate([1] * 5)
+    for call in (kv.release, kv.block_table, kv.fork, lambda v: kv.commit(v, 5)):
+        with pytest.raises(UsageError, match=r"seq = Allocation.*; did you mean its \.seq"):
+            call(grant)
+    with pytest.raises(UsageError, match=r"release must be .*; did you mean its \.seq"):
+        kv.step(release=[grant])
+
+
+def test_a_handle_is_told_as_it_is_printed() -> None:
+    kv = manager()
+    seq = kv.allocate([1] * 5).seq
+    kv.release(seq)
+    with pytest.raises(StaleHandleError, match=f"sequence {seq} was released"):
+        kv.release(seq)

@@ -88,7 +88,7 @@ def test_one_bad_handle_leaves_the_whole_table_unwritten() -> None:
     kv, seqs = three()
     out = np.full((3, 4), 9, np.int32)
     for bad in (seqs[0] + (5 << 32), 12345):
-        with pytest.raises(KVFrameError, match=hex(bad)):
+        with pytest.raises(KVFrameError, match=str(bad)):
             kv.block_tables([seqs[0], bad], out)
     with pytest.raises(UsageError, match="group = 1"):
         kv.block_tables(seqs, out, group=1)

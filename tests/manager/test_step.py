@@ -122,7 +122,7 @@ def test_a_sequence_named_twice_is_refused_by_list_and_name(
     if "append" in step:
         step["append"] = [seq] * len(step["append"])
     before = state(kv, [seq])
-    with pytest.raises(UsageError, match=f"{name} = {seq:#x}: .*once"):
+    with pytest.raises(UsageError, match=f"{name} = {seq}: .*once"):
         kv.step(**step)
     assert state(kv, [seq]) == before
     kv.check_integrity()

@@ -62,16 +62,16 @@ def pairs(w: World, name: str, far: int) -> list[tuple[dict[str, Any], type[KVFr
     cases = [({name: value}, UsageError, name) for value in wrong]
     return [
         *cases,
-        ({name: ([UNKNOWN], [1])}, UnknownSequenceError, "0x63"),
-        ({name: ([w.ended], [1])}, StaleHandleError, f"{w.ended:#x}"),
+        ({name: ([UNKNOWN], [1])}, UnknownSequenceError, "sequence 99 is"),
+        ({name: ([w.ended], [1])}, StaleHandleError, f"{w.ended}"),
     ]
 
 
 def handles(w: World, name: str) -> list[tuple[dict[str, Any], type[KVFrameError], str]]:
     return [
         *[({name: value}, UsageError, name) for value in NUMBERS],
-        ({name: [UNKNOWN]}, UnknownSequenceError, "0x63"),
-        ({name: [w.ended]}, StaleHandleError, f"{w.ended:#x}"),
+        ({name: [UNKNOWN]}, UnknownSequenceError, "sequence 99 is"),
+        ({name: [w.ended]}, StaleHandleError, f"{w.ended}"),
     ]
 
 
@@ -117,25 +117,25 @@ def cases(w: World) -> dict[str, list[tuple[dict[str, Any], type[KVFrameError], 
             ({"fill": ([seq], [2**32])}, UsageError, "tokens"),
             ({"fill": ([seq], [-1], [1])}, UsageError, "counts"),
             ({"fill": ([1.5], [1])}, UsageError, "fill"),
-            ({"fill": ([UNKNOWN], [1])}, UnknownSequenceError, "0x63"),
-            ({"fill": ([w.ended], [1])}, StaleHandleError, f"{w.ended:#x}"),
+            ({"fill": ([UNKNOWN], [1])}, UnknownSequenceError, "sequence 99 is"),
+            ({"fill": ([w.ended], [1])}, StaleHandleError, f"{w.ended}"),
         ],
         "commit": pairs(w, "commit", 9),
         "fork": handles(w, "fork"),
         "release": [
             *handles(w, "release"),
-            ({"release": [seq, seq]}, StaleHandleError, f"{seq:#x}"),
+            ({"release": [seq, seq]}, StaleHandleError, f"{seq}"),
         ],
         "preempt": [
             *handles(w, "preempt"),
-            ({"preempt": [seq], "release": [seq]}, StaleHandleError, f"{seq:#x}"),
+            ({"preempt": [seq], "release": [seq]}, StaleHandleError, f"{seq}"),
         ],
         "fence": [({"fence": value}, UsageError, "fence") for value in NUMBER],
         "passed": [({"passed": value}, UsageError, "passed") for value in NUMBER],
         "append": [
             *handles(w, "append"),
-            ({"append": [seq], "release": [seq]}, StaleHandleError, f"{seq:#x}"),
-            ({"append": [seq, seq]}, UsageError, f"append = {seq:#x}"),
+            ({"append": [seq], "release": [seq]}, StaleHandleError, f"{seq}"),
+            ({"append": [seq, seq]}, UsageError, f"append = {seq}"),
             ({"append": [w.chunked]}, UsageError, "append = 1: .*extend"),
         ],
         "counts": [
@@ -179,7 +179,11 @@ def cases(w: World) -> dict[str, list[tuple[dict[str, Any], type[KVFrameError], 
     }
 
 
-KEYWORDS = [*inspect.signature(KVCacheManager.step).parameters][1:]
+KEYWORDS = [
+    name
+    for name, one in inspect.signature(KVCacheManager.step).parameters.items()
+    if one.kind is one.KEYWORD_ONLY
+]
 
 
 def test_every_keyword_is_here() -> None:
@@ -227,3 +231,11 @@ def test_handles_of_any_integer_dtype(dtype: Any) -> None:
     assert kv.lengths(seq).slots == 6
     out = kv.step(allocate=(Request([9]), np.array([8, 8], np.uint32)))
     assert [grant and grant.prompt_tokens for grant in out.allocations] == [1, 2]
+
+
+def test_a_misspelt_keyword_is_named() -> None:
+    w = world()
+    before = state(w.kv)
+    with pytest.raises(UsageError, match=r"comit: a step has no .*; did you mean commit\?"):
+        w.kv.step(comit=([w.seq], [1]))  # type: ignore[arg-type]
+    assert state(w.kv) == before

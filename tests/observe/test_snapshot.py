@@ -72,8 +72,8 @@ def test_sequences_and_blocks_are_explained() -> None:
     first = int(kv.block_table(seq)[0])
     told = kv.inspect.explain_block(first)
     assert told.startswith(f"block {first} is committed, ")
-    assert f"sequence {seq:#x} (group 0, entry 0)" in told
-    assert f"sequence {twin:#x} (group 0, entry 0)" in told
+    assert f"sequence {seq} (group 0, entry 0)" in told
+    assert f"sequence {twin} (group 0, entry 0)" in told
     plan = kv.take_plan()
     assert plan
     assert f"the plan of ticket {plan.ticket}" in kv.inspect.explain_block(int(plan.copies[0, 1]))

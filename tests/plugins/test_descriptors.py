@@ -28,6 +28,10 @@ class Row(msgspec.Struct, array_like=True):
         ({"name": "My Policy"}, "name 'My Policy' must be lower-case words"),
         ({"name": 3}, "name 3 must be lower-case words"),
         ({"way": "quick"}, "way 'quick' of mine must be builtin, batched or native"),
+        (
+            {"way": "batchd"},
+            "way 'batchd' of mine must be builtin, batched or native; did you mean batched?",
+        ),
         ({"summary": "two\nlines"}, "summary of mine must be a string of one line"),
         ({"source": None}, "source of mine must be a string of one line"),
         ({"options": dict}, "options of mine must be a msgspec.Struct class or None"),

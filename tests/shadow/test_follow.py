@@ -135,6 +135,9 @@ def test_a_recorded_log_says_what_was_said_live(tmp_path: Path) -> None:
     asked = ["--policy", "lru", "--policy", "lfu", "--policy", "s3-fifo", "--json"]
     asked += ["--capacity", "30", "--capacity", "90", "--actual", f"lru={BLOCKS}"]
     done = run(str(tmp_path / "run.kvlog"), *asked)
+    lists = ["--json", "--policy", "lru,lfu,s3-fifo", "--capacity", "30,90"]
+    again = run(str(tmp_path / "run.kvlog"), *lists, "--actual", f"lru={BLOCKS}")
+    assert again.stdout == done.stdout
     assert done.exit_code == 0, done.output
     told = msgspec.json.decode(done.stdout)
     rows = [one._asdict() | {"hit_rate": live.hit_rate(one)} for one in live.shadows]
@@ -156,3 +159,9 @@ def test_the_command_refuses_what_it_cannot_check() -> None:
     done = run("synthetic", "--capacity", "10", "--actual", "lru=10")
     assert done.exit_code != 0
     assert run("synthetic", "--capacity", "10", "--actual", "lru").exit_code != 0
+    for capacity, words in (
+        ("5%", "--capacity 5%: must be a number of blocks"),
+        ("x", "--capacity x"),
+    ):
+        done = run("synthetic", "--capacity", capacity)
+        assert (done.exit_code, words in done.stderr) == (2, True)

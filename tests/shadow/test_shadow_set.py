@@ -189,7 +189,9 @@ def test_what_came_before_the_end_stays_counted(shadows: ShadowSet) -> None:
     [
         ({"policies": []}, r"policies = \[\]: must be names"),
         ({"policies": "lru"}, "policies = 'lru': must be names"),
-        ({"capacities": [0]}, r"capacities = \[0\]: must be blocks"),
+        ({"capacities": [0]}, r"capacities\[0\] = 0: must be blocks, 1 or more"),
+        ({"capacities": [4, -8]}, r"capacities\[1\] = -8: must be blocks, 1 or more"),
+        ({"capacities": []}, r"capacities = \[\]: must be blocks, at least one size"),
         ({"capacities": 5}, "capacities = 5: must be blocks"),
         ({"policies": ["lru", "lru"]}, "one is named twice"),
         ({"block_size": 0}, "block_size = 0"),

@@ -6,6 +6,7 @@ import sys
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvframe import (
@@ -19,10 +20,10 @@ from kvframe import (
     UsageError,
 )
 from kvframe.config import TierAdmissionConfig
-from kvframe.pages import BLOCK_FIRST, Layout, NumpyPool, PageShape
+from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool, PageShape
 from kvframe.tiers import Part, Thread, Tiers
 
-from .helpers import BLOCK, REGISTRY, Engine, Shelf, below, host, text
+from .helpers import BLOCK, MODEL, REGISTRY, SHAPE, Engine, Shelf, below, host, text
 
 WIDE = PageShape(layers=2, parts=2, block_size=BLOCK, heads=2, row_bytes=16)
 
@@ -60,7 +61,7 @@ def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "xxhash", None)
-    with pytest.raises(ImportError, match=r"checksums need xxhash: pip install 'kvframe"):
+    with pytest.raises(ImportError, match=r"checksums need xxhash: pip install xxhash"):
         Engine([host()])
     engine = Engine([host(checksum="none")])
     engine.run(text(1, 15))
@@ -70,7 +71,7 @@ def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
 @pytest.mark.parametrize(
     ("tiers", "message"),
     [
-        ([below()], "the first tier is host memory"),
+        ([below()], "the first tier is host memory: leave store out here"),
         ([host(), below(name="host")], "another tier's name"),
         ([host(), below(name="moved")], "stands for the directions"),
         ([host(), below(store="shelv")], "did you mean shelf"),
@@ -106,6 +107,19 @@ def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) ->
 def test_what_tiers_are_given_is_checked(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Engine([host()], **wrong)
+
+
+def test_a_pool_of_other_numbers_than_the_models_is_refused() -> None:
+    layout = Layout.of(LAYER_FIRST, SHAPE, 16)
+    kv = KVCacheManager(
+        Config(
+            cache=CacheConfig(capacity=16, block_size=BLOCK), model=MODEL, tiers=[host()]
+        ).resolve()
+    )
+    message = "model.dtype = float16: the pool's pages are of float32; make the pool with dtype="
+    with pytest.raises(UsageError, match=message):
+        Tiers(kv, NumpyPool(layout, dtype=np.float32))
+    Tiers(kv, NumpyPool(layout, dtype=np.float16)).close()
 
 
 def test_what_calls_are_given_is_checked() -> None:

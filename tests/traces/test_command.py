@@ -50,7 +50,7 @@ def test_info_for_people_has_sizes(kvframe: Command, small: Path) -> None:
     done = kvframe("trace", "info", small, "--bytes-per-token", 2**30)
     assert done.exit_code == 0
     assert "hits 0.2703 of the prompt tokens" in done.stdout
-    assert "Policies stop to matter at 2 blocks (20.00 GiB)" in done.stdout
+    assert "Policies no longer matter from 2 blocks (20.00 GiB) on" in done.stdout
     assert len(done.stdout.splitlines()) < 35
     assert "100% within 90 s." in done.stdout, "nothing comes again later than the trace is long"
     plain = kvframe("trace", "info", small)

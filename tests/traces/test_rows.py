@@ -215,10 +215,13 @@ def test_a_conversation_is_a_request_for_each_answer(made: Any, tokenizer: Path)
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"token_ids": [-1]}, "t:2: no row of prompts as token ids: token ids must be 0"),
-        ({"token_ids": []}, "t:2: no row of prompts as token ids: token ids must be"),
+        ({"token_ids": [-1]}, "t:2: no row of prompts as token ids: token_ids[0] = -1: must"),
+        ({"token_ids": [1, 2**40]}, "token_ids[1] = 1099511627776: must be 0 to 2^32 - 1"),
+        ({"token_ids": [1, 2**64]}, "token_ids[1] = 18446744073709551616: must be 0 to 2^32 - 1"),
+        ({"token_ids": [1, 2.5]}, "token_ids = [1, 2.5]: must be a list of integers"),
+        ({"token_ids": []}, "t:2: no row of prompts as token ids: token_ids = []: must be a list"),
         ({"x": 1}, "t:2: no row of prompts as token ids"),
-        ({"token_ids": [1], "timestamp": "noon"}, "'noon' is no time"),
+        ({"token_ids": [1], "timestamp": "noon"}, "timestamp = 'noon': must be a number"),
         ({"token_ids": [1], "timestamp": -5}, "--sort"),
         ([1], "t:2: "),
     ],
@@ -227,3 +230,31 @@ def test_a_wrong_record_names_its_line(made: Any, bad: object, words: str) -> No
     with pytest.raises(TraceError) as refusal:
         made({"token_ids": [1, 2], "timestamp": 3}, bad)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"input_length": "x"}, "input_length = 'x': must be a whole number of tokens"),
+        ({"output_length": 1.5}, "output_length = 1.5: must be a whole number"),
+        ({"isl": -1, "input_length": None}, "isl = -1: must be a whole number"),
+        ({"timestamp": "x"}, "timestamp = 'x': must be a number, or a date"),
+        ({"hash_ids": [1, 2.5]}, "hash_ids[1] = 2.5: must be an integer, a text or bytes"),
+        ({"hash_ids": None, "block_hashes": [[]]}, "block_hashes[0] = []: must be"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(made: Any, bad: Any, words: str) -> None:
+    with pytest.raises(TraceError) as refusal:
+        made({**row(0, 1024, [1, 2]), **bad})
+    assert f"t:1: no row of Mooncake's JSONL: {words}" in str(refusal.value)
+
+
+def test_token_ids_that_are_none_are_of_that_form_still(made: Any) -> None:
+    with pytest.raises(TraceError, match="token_ids = 'hello': must be a list of integers"):
+        made({"token_ids": "hello"})
+
+
+def test_a_misspelt_time_is_named(made: Any) -> None:
+    bad = row(0, 512, [1])
+    bad["timestmp"] = bad.pop("timestamp")
+    assert "'timestmp' may be a time: it is read where it is called timestamp" in told(made(bad))

@@ -77,6 +77,13 @@ def test_a_folder_and_a_zip_are_their_files_in_turn(tmp_path: Path) -> None:
         assert read(str(path), ReadOptions()).trace.requests == 3
 
 
+def test_a_folder_names_the_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(ROWS)
+    (tmp_path / "2").write_bytes(b"x\0y")
+    with pytest.raises(TraceError, match=r"/2: seems to be binary data"):
+        read(str(tmp_path), ReadOptions())
+
+
 def test_parquet_has_the_same_rows(tmp_path: Path) -> None:
     table = pyarrow.Table.from_pylist([row(0, 1100, [1, 2, 3]), row(9, 1030, [1, 2, 4])])
     pyarrow.parquet.write_table(table, tmp_path / "t")

@@ -16,7 +16,7 @@ ANY = "tcp://127.0.0.1:*"
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["tcp://*:0", "tcp://0.0.0.0:0", "tcp://[::]:*", "tcp://10.0.0.1:5557", "nonsense"]
+    "endpoint", ["tcp://*:0", "tcp://0.0.0.0:0", "tcp://[::]:*", "tcp://10.0.0.1:5557"]
 )
 def test_other_machines_are_not_served_unless_told(endpoint: str) -> None:
     with pytest.raises(UsageError, match="other machines could read the prompts there"):
@@ -33,7 +33,17 @@ def test_told_so_it_binds_everywhere() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"endpoint": "ipc://"}, "other machines"),
+        ({"endpoint": "ipc://"}, "endpoint = 'ipc://': must read tcp://HOST:PORT$"),
+        ({"endpoint": "tcp://localhost"}, "must read tcp://HOST:PORT$"),
+        ({"endpoint": "nonsense"}, "must read tcp://HOST:PORT$"),
+        *(
+            (
+                {"endpoint": text},
+                r"must read tcp://HOST:PORT; did you mean tcp://127\.0\.0\.1:5557\?",
+            )
+            for text in ("127.0.0.1:5557", "tcp:127.0.0.1:5557", "tcp:/127.0.0.1:5557")
+        ),
+        ({"replay": "localhost:5557"}, r"did you mean tcp://localhost:5557\?"),
         ({"rank": -1}, "rank = -1: must be between 0 and 65535"),
         ({"endpoint": "tcp://127.0.0.1:65535", "rank": 1}, "port 65536 of rank 1 is none"),
         ({"endpoint": 5}, "endpoint = 5: must be a string"),
@@ -56,7 +66,10 @@ def test_an_address_in_use_is_named() -> None:
 
 
 def test_a_manager_without_a_log_is_refused() -> None:
-    with Publisher(ANY, None) as publisher, pytest.raises(UsageError, match="event_log = false"):
+    with (
+        Publisher(ANY, None) as publisher,
+        pytest.raises(UsageError, match=r"event_log = false: .*set it to true"),
+    ):
         Announcer(KVCacheManager(block_size=4, capacity=8), publisher)
 
 

@@ -159,6 +159,7 @@ def _misses(rows: Rows, capacities: list[int | None]) -> Table:
 
 def _details(rows: Rows, capacity: int | None) -> Table:
     size = "any capacity" if capacity is None else f"{capacity} blocks"
+    each = "session" if any((plan.source.facts.session >= 0).any() for plan in rows) else "request"
     table = Table(
         f"At {size}: the three hit rates apart, and what they cost",
         [
@@ -168,7 +169,7 @@ def _details(rows: Rows, capacity: int | None) -> Table:
             "request mean",
             "after-gap tokens",
             "compute saved",
-            "session p50",
+            f"{each} p50",
             "p90",
             "evictions",
             "M block accesses/s",

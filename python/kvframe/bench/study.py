@@ -11,8 +11,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +34,7 @@ from kvframe.bench.job import Job, Request
 from kvframe.bench.results import write_atomic
 from kvframe.bench.server.job import ServerJob, ServerRequest
 from kvframe.bench.server.requests import rows_of
+from kvframe.bench.sweep import LISTS
 from kvframe.bench.verdict import Verdict
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
@@ -64,6 +67,26 @@ class PolicyDifference(msgspec.Struct, frozen=True, kw_only=True):
         return self.low > 0 or self.high < 0
 
 
+_FLAG = re.compile(r"--([a-z-]+) (?P<value>[^:]*):")
+
+
+@contextmanager
+def _in_words_of(kind: type[Any]) -> Iterator[None]:
+    """Errors name the field of ``kind``, and not the option of the command line that sets it."""
+    try:
+        yield
+    except ConfigError as error:
+        fields = get_type_hints(kind)
+
+        def field(found: re.Match[str]) -> str:
+            name = found[1].replace("-", "_")
+            names = (LISTS.get(name, name), name, f"{name}s")
+            known = next((one for one in names if one in fields), None)
+            return found[0] if known is None else f"{known} = {found['value']}:"
+
+        raise ConfigError(_FLAG.sub(field, str(error), count=1)) from error
+
+
 @dataclass(frozen=True)
 class Study:
     """Results, of one run or of several.
@@ -77,6 +100,7 @@ class Study:
     # --- where they come from ---------------------------------------------------------------------
 
     @classmethod
+    @_in_words_of(Request)
     def run(cls, **asked: Any) -> Study:
         """Replay traces, as ``kvframe bench run`` does.
 
@@ -105,6 +129,7 @@ class Study:
         return cls(together([found]))
 
     @classmethod
+    @_in_words_of(ServerRequest)
     def serve(cls, **asked: Any) -> Study:
         """Simulate servers, as ``kvframe bench serve`` does; requests are kept, too.
 

@@ -78,6 +78,9 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         table = tomllib.loads(read_regular(path, CONFIG_BYTES).decode())
+    except FileNotFoundError:
+        told = "no such sweep; several values of an option go with commas: --policy lru,lfu"
+        raise ConfigError(f"{path}: {told}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

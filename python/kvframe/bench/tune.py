@@ -8,7 +8,8 @@ fits the first part does not hold there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -101,12 +102,25 @@ def tune(
     """
     if not 0 < first < 1:
         raise ConfigError(f"--fit {first}: must be above 0 and below 1")
-    tried = choose_all("eviction", combinations(policy, options), Registry())
+    tried = _tried(combinations(policy, options))
     default, lru = choose_all("eviction", [policy, BASELINE], Registry())
     choices = list(dict.fromkeys([*tried, default, lru]))
     plans = [Plan(source, choice, mode, size) for choice in choices for size in sizes]
     requests = run_whole(plans, quiet=quiet).requests
     return _tuned(source, tried, default, lru, sizes, mode, first, requests)
+
+
+def _tried(texts: Iterable[str]) -> list[Choice]:
+    registry, tried = Registry(), []
+    for text in texts:
+        try:
+            tried += choose_all("eviction", [text], registry)
+        except ConfigError as error:
+            given = text.partition(":")[2]
+            told = re.sub(r"^--policy .*?: ", "", str(error))
+            several = "; several values go with commas" if ".." in given or "-" in given else ""
+            raise ConfigError(f"--option {given}: {told}{several}") from None
+    return tried
 
 
 def _tuned(

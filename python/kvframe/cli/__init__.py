@@ -118,7 +118,7 @@ def _exit_code(run: Callable[[], object]) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        fail(error.format_message())
+        fail(_said(error))
         if error.ctx is not None:
             click.echo(f"hint: {error.ctx.command_path} --help", err=True)
         return BAD_INPUT
@@ -127,6 +127,11 @@ def _exit_code(run: Callable[[], object]) -> int:
         return BAD_INPUT
     except KVFrameError as error:
         fail(str(error))
+        return BAD_INPUT
+    except ImportError as error:
+        if error.__cause__ is None:
+            raise
+        fail(str(error))  # an optional package is not there, and kvframe's own error says which
         return BAD_INPUT
     except (_ReaderLeftError, BrokenPipeError):
         _leave_stdout()
@@ -144,6 +149,18 @@ def _exit_code(run: Callable[[], object]) -> int:
         return INTERRUPTED
     # A command that calls ctx.exit(n) returns n here; others return None.
     return code if isinstance(code, int) else 0
+
+
+def _said(error: click.UsageError) -> str:
+    """Click's message; of what is no number, with the limits that the number has."""
+    said = error.format_message()
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
+    if not isinstance(kind, click.IntRange | click.FloatRange):
+        return said
+    what = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+    limits = [f"{word} {limit}" for word, limit in (("from", kind.min), ("to", kind.max)) if limit]
+    wanted = " ".join(["must be", what, *limits])
+    return said.replace(f"is not a valid {kind.name}", wanted)
 
 
 def _leave_stdout() -> None:

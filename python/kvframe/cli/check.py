@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             click.echo(f"… and {error.unlisted} more", err=True)
         context.exit(BAD_INPUT)
     click.echo(show(resolved))
+    for told in _without_effect(resolved):
+        click.echo(f"hint: {told}", err=True)
     stores = [tier.config for tier in resolved.tiers if tier.store is not None]
     if stores and not resolved.config.cache.weight_version:
         click.echo(
@@ -72,6 +75,25 @@ def _made(file: Path | None) -> Resolved:
     for matcher in filter(_is_imported, matching):
         prefix.driver(matcher.loaded, Terms(block_size, matcher.options))
     return resolved
+
+
+def _without_effect(resolved: Resolved) -> Iterator[str]:
+    """The keys that are given, and that the policy beside them never looks at."""
+    config = resolved.config
+    places: list[tuple[str, Any, Chosen[Any]]] = [
+        ("eviction", config.eviction, resolved.eviction),
+        ("admission", config.admission, resolved.admission),
+        ("prefix", config.prefix, resolved.prefix),
+    ]
+    for tier in resolved.tiers:
+        path = f"tier {tier.config.name}: eviction"
+        places.append((path, tier.config.eviction, tier.eviction))
+    for path, section, chosen in places:
+        way = chosen.loaded.descriptor.way
+        for key, ways in (("window", ("builtin",)), ("budget_ms", ("builtin", "native"))):
+            value = getattr(section, key, None)
+            if value is not None and way in ways and _is_imported(chosen):
+                yield f"{path}.{key} = {value}: without effect on {chosen.name}, which is {way}"
 
 
 def _is_imported(chosen: Chosen[Any]) -> bool:

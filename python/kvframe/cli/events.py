@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,6 +88,7 @@ def record(file: Path, count: int | None, **reading: Any) -> None:
 
     FILE holds the prompts: only its owner may read it. Interrupt the recording to end it.
     """
+    import_module("kvframe.wire.subscriber")  # an extra: without it no file is made
     with Recorder(file) as recorder:
         total = 0
         try:

@@ -9,6 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from kvframe.bench.capacity import parse_all
+from kvframe.bench.options import split_list
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.traces import read
@@ -34,16 +36,16 @@ DEFAULT = ("lru", "lfu", "lfuda", "slru", "s3-fifo", "w-tinylfu", "mq", "arc")
     default=DEFAULT,
     show_default=True,
     metavar="NAME[:OPTION=VALUE,...]",
-    help="A built-in or compiled policy. Repeatable.",
+    help="A built-in or compiled policy. To give several, repeat it or use commas.",
 )
 @click.option(
     "--capacity",
     "capacities",
     multiple=True,
     required=True,
-    type=click.IntRange(1, 2**32 - 1),
-    metavar="BLOCKS",
-    help="Blocks of the pool. Repeatable: every policy runs at every size.",
+    metavar="BLOCKS|RANGE",
+    help="Blocks of the pool, or a range of them, 1000:64000:x2. Several likewise: every policy "
+    "runs at every size.",
 )
 @click.option(
     "--actual",
@@ -63,7 +65,7 @@ DEFAULT = ("lru", "lfu", "lfuda", "slru", "s3-fifo", "w-tinylfu", "mq", "arc")
 def shadow(
     log: str,
     policies: tuple[str, ...],
-    capacities: tuple[int, ...],
+    capacities: tuple[str, ...],
     actual: str | None,
     stride: int,
     as_json: bool,
@@ -76,19 +78,20 @@ def shadow(
     them, whose requests are served one after the other.
     """
     anchor = None if actual is None else _anchor(actual)
+    names, sizes = split_list(policies, "--policy"), _sizes(capacities)
     recorded = _recorded(log)
     if recorded is not None:
         size = recorded.block_size or how["block_size"]
         if size is None:
             raise UsageError(f"{log}: does not say its block size: --block-size")
-        shadows = ShadowSet(policies, capacities, size, actual=anchor, chained=True, stride=stride)
+        shadows = ShadowSet(names, sizes, size, actual=anchor, chained=True, stride=stride)
         report = followed(recorded, shadows)
     else:
         if anchor is not None:
             raise UsageError(f"{log}: a trace does not say what was hit: no --actual")
         form = how.pop("trace_format")
         trace = read(log, ReadOptions(form=form, **how)).trace
-        shadows = ShadowSet(policies, capacities, trace.block_size, chained=True, stride=stride)
+        shadows = ShadowSet(names, sizes, trace.block_size, chained=True, stride=stride)
         shadows.run(trace)
         report = shadows.report()
     shadows.close()
@@ -104,6 +107,15 @@ def _recorded(name: str) -> EventLog | None:
     with open(name, "rb") as file:
         head = file.read(HEAD)
     return EventLog.load(name) if is_log(head) else None
+
+
+def _sizes(texts: tuple[str, ...]) -> list[int]:
+    sizes = []
+    for one in parse_all(texts, None):
+        if one.count is None:
+            raise UsageError(f"--capacity {one.text}: must be a number of blocks or a range here")
+        sizes.append(one.count)
+    return sizes
 
 
 def _anchor(text: str) -> tuple[str, int]:

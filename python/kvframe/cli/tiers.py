@@ -118,6 +118,8 @@ def _stores(file: Path | None, only: str | None) -> Iterator[tuple[str, PageStor
     with redirect_stdout(sys.stderr):  # stdout is for the count, not for plugins
         resolved = Resolved.load(file)
     below = [tier for tier in resolved.tiers if tier.store is not None]
+    if not below:
+        click.echo(f"{resolved.file or 'no file'}: no tier has a store", err=True)
     if only is not None and only not in [tier.config.name for tier in below]:
         raise click.UsageError(f"--tier {only}: no tier with a store has this name")
     for tier in below:

@@ -29,10 +29,7 @@ def top(url: str, engine: str | None, interval: float, once: bool) -> None:
     URL is where its process serves metrics (kvframe.metrics.serve). Interrupt to end.
     """
     # rich and the Prometheus client are an extra: without it the rest of the command line works.
-    from rich.console import Console
-    from rich.live import Live
-
-    from kvframe.metrics.view import fetched, page, scraped
+    from kvframe.metrics.view import Console, Live, fetched, page, scraped
 
     def look() -> Scrape:
         return scraped(fetched(url), engine, time.monotonic())

@@ -37,8 +37,8 @@ def shown(info: Info, token_bytes: int | None) -> Iterator[str]:
         yield ""
         yield from aligned(_filled(_curve(info, room)))
         yield (
-            f"Policies stop to matter at {room(info.enough_blocks)}: there lru has {ENOUGH:.0%} of "
-            f"what can hit; all of it from {room(info.all_blocks)} on."
+            f"Policies no longer matter from {room(info.enough_blocks)} on: there lru has "
+            f"{ENOUGH:.0%} of what can hit; all of it from {room(info.all_blocks)} on."
         )
         yield ""
         yield from _prefixes(info)

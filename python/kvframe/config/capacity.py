@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvframe.config.origins import Origins, join
 from kvframe.config.schema import MAX_BLOCKS, ModelConfig, SequenceCapacity
-from kvframe.config.sizes import UNITS, layer_bytes, parse_bytes
+from kvframe.config.sizes import UNITS, layer_bytes, near_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
@@ -118,7 +118,7 @@ def _from_bytes(text: str, config: Config, origins: Origins) -> int:
             _PATH,
             text,
             f'must be blocks (4096), bytes with a unit ("40 GiB"; {UNITS}) or '
-            "{ max_seq_len = 8192, max_requests = 64 }",
+            "{ max_seq_len = 8192, max_requests = 64 }" + near_bytes(text),
         )
     one = block_bytes(config, origins)
     if one is None:

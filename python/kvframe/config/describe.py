@@ -31,6 +31,9 @@ def rule(hint: Any, value: object = _ABSENT) -> str:
     """``must be ...``: the rule that ``hint`` gives, worded for the ``value`` that broke it."""
     kinds = [kind for kind in members(hint) if not isinstance(kind, inspect.NoneType)]
     if value is _ABSENT:
+        info = inspect.type_info(hint)
+        if isinstance(info, inspect.Metadata) and "missing" in (info.extra or {}):
+            return str((info.extra or {})["missing"])
         return "must be " + _either([_noun(kind) for kind in kinds])
     # The message gives the limit for a number past it, and the type for a string in place of a
     # number.

@@ -12,6 +12,7 @@ from kvframe.config.limits import MAX_DEPTH, MAX_KEY, MAX_TEXT, check_text
 from kvframe.config.origins import ENV, join
 from kvframe.config.text import cut
 from kvframe.errors import ConfigError
+from kvframe.spelling import nearest
 
 _PREFIX = "KVFRAME_"
 _STEP = "__"
@@ -68,17 +69,29 @@ def check_names(env: Mapping[str, str], keys: Iterable[str]) -> None:
         keys: The paths that a variable can set, as ``cache.block_size``.
 
     Raises:
-        ConfigError: One names a key with too few underscores, or with nothing between them.
+        ConfigError: One names a key with too few underscores, or with nothing between them, or
+            without its section.
     """
     for name, path in variables(env).items():
         if "" in path:
             raise ConfigError(
                 f"{cut(name)}: names no key; KVFRAME_CACHE__BLOCK_SIZE is how one is named"
             )
-    meant = {_PREFIX + key.upper().replace(".", "_"): key for key in keys}
-    for name in sorted(meant.keys() & env.keys()):
-        right = _PREFIX + meant[name].upper().replace(".", _STEP)
-        raise ConfigError(f"{name}: names no key; did you mean {right}?")
+    meant: dict[str, list[str]] = {}
+    for key in keys:
+        right = _PREFIX + key.upper().replace(".", _STEP)
+        for part in (key.replace(".", "_"), key.rpartition(".")[2]):
+            meant.setdefault(_PREFIX + part.upper(), []).append(right)
+    others = [name for name in env if isinstance(name, str) and name.startswith(_PREFIX)]
+    for name in sorted(others):
+        if _STEP in name.removeprefix(_PREFIX):
+            continue
+        near = nearest(
+            name.removeprefix(_PREFIX), [one.removeprefix(_PREFIX) for one in meant], 0.9
+        )
+        if near is not None:
+            right = " or ".join(meant[_PREFIX + near])
+            raise ConfigError(f"{cut(name)}: names no key; did you mean {right}?")
 
 
 def layer(env: Mapping[str, str], lists: Container[str]) -> tuple[dict[str, Any], dict[str, str]]:

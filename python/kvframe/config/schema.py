@@ -255,7 +255,8 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | str,
         Meta(
             description='Pages (4096), or bytes with a unit ("64 GiB"; needs [model]). 0: the tier '
-            "is off."
+            "is off.",
+            extra={"missing": 'must be pages (4096), or bytes with a unit ("64 GiB")'},
         ),
     ]
     options: Options = field(default_factory=dict)

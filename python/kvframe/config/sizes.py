@@ -6,6 +6,8 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kvframe.spelling import nearest
+
 if TYPE_CHECKING:
     from kvframe.config.schema import ModelConfig
 
@@ -20,6 +22,9 @@ _FACTORS = {"b": 1} | {
     for power, letter in enumerate("kmgtp", start=1)
     for infix, base in (("", 1000), ("i", 1024))
 }
+_SPELLED = [
+    f"{letter}{infix}B" for letter in ("", *"kMGTP") for infix in ("", "i") if letter or not infix
+]
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
 
 
@@ -27,13 +32,25 @@ def parse_bytes(text: str) -> int | None:
     """The bytes that ``"40 GiB"`` means, rounded down; None if ``text`` is no number and unit."""
     match = _SIZE.fullmatch(text)
     factor = _FACTORS.get(match[2].lower()) if match else None
-    if match is None or factor is None:
+    if match is None or factor is None or _means_bits(match[2]):
         return None
     try:
         # Exact: a float would lose the last bytes of large sizes.
         return int(Fraction(match[1]) * factor)
     except ValueError:  # more digits than Python reads
         return None
+
+
+def _means_bits(unit: str) -> bool:
+    """Whether it is written as bits are: ``Gb``. Without a capital it is careless, not wrong."""
+    return unit.endswith("b") and not unit.islower()
+
+
+def near_bytes(text: str) -> str:
+    """``"; did you mean 40 GB?"`` for a text that is no size in bytes, or an empty string."""
+    match = _SIZE.fullmatch(text)
+    unit = nearest(match[2], _SPELLED) if match and match[2] not in _SPELLED else None
+    return f"; did you mean {match[1]} {unit}?" if match and unit else ""
 
 
 def rounded(size: int) -> str:

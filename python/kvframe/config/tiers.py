@@ -10,7 +10,7 @@ from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins, join
 from kvframe.config.policies import Chosen, Finder
 from kvframe.config.schema import MAX_BLOCKS, TierConfig
-from kvframe.config.sizes import UNITS, parse_bytes
+from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
 
@@ -63,7 +63,11 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
     for place, (path, tier) in enumerate(on):
         first = place == 0
         if first != (tier.store == HOST):
-            reason = "the first tier is host memory, and those below are not"
+            reason = (
+                "the first tier is host memory: leave store out here, and say it of the next tier"
+                if first
+                else "only the first tier is host memory: name a store that kvframe plugins lists"
+            )
             yield origins.error(join(path, "store"), tier.store, reason)
         if not first:
             continue
@@ -119,6 +123,7 @@ def _pages(tier: TierConfig, path: str, origins: Origins, page_bytes: int | None
     size = parse_bytes(tier.capacity)
     if size is None:
         reason = f'must be pages (4096), or bytes with a unit ("64 GiB"; {UNITS})'
+        reason += near_bytes(tier.capacity)
         raise origins.error(path, tier.capacity, reason)
     if page_bytes is None:  # the model's errors are reported already
         return 0

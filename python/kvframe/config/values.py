@@ -171,7 +171,10 @@ def _unknown(name: str, path: str, siblings: list[str], root: type[msgspec.Struc
     near = nearest(name, elsewhere, cutoff=0.8)  # a key of another table must be very similar
     if near and len(elsewhere[near]) == 1:  # one of several would be a guess
         return f"unknown key; did you mean {elsewhere[near][0]}?"
-    return f"unknown key; {shown(path) or 'a configuration'} has {', '.join(siblings)}"
+    told = f"unknown key; {shown(path) or 'a configuration'} has {', '.join(siblings)}"
+    if "options" in siblings:
+        told += f"; an option of what is chosen there is {shown(join(join(path, 'options'), name))}"
+    return told
 
 
 def _keys(schema: type[msgspec.Struct], path: str = "") -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.drivers.budget import Budget
-from kvframe.drivers.report import failure, origin_of
+from kvframe.drivers.report import Warner, failure, origin_of
 from kvframe.errors import PolicyError
 from kvframe.registry import Loaded
 from kvframe.registry.descriptors import Descriptor
@@ -57,6 +57,7 @@ class Asker(Generic[P]):
         passes_over: Whether a policy that has spent its budget is passed over silently; if not,
             each further decision fails.
         budget: Times each decision; None if there is no limit.
+        warner: Its warnings.
 
     Raises:
         PolicyError: The policy cannot be made, or is none of the kind.
@@ -78,9 +79,10 @@ class Asker(Generic[P]):
             )
         self.policy: P = policy
         self.block_size, self.strict = terms.block_size, terms.strict
+        self.warner = Warner()
         self.budget: Budget | None = None
         if terms.budget_ms is not None:
-            self.budget = Budget(terms.budget_ms, self.origin, self.passes_over)
+            self.budget = Budget(terms.budget_ms, self.origin, self.passes_over, self.warner)
         self.failures = 0
         self._lost: BaseException | None = None
 
@@ -132,7 +134,10 @@ class Asker(Generic[P]):
 
     def failed(self, error: BaseException, strict: bool, instead: str | None = None) -> PolicyError:
         """The error of a policy that failed. Warns once if the policy is not strict."""
-        return failure(self.origin, error, strict, instead or self.instead)
+        told = failure(self.origin, error)
+        if not strict:
+            self.warner.warn("failed", f"{told}; {instead or self.instead}")
+        return told
 
 
 def check_filled(method: str, told: object, out: npt.NDArray[np.int64], count: int) -> None:

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import ClassVar
 
-from kvframe.drivers.report import warn_once
+from kvframe.drivers.report import Warner
 from kvframe.errors import PolicyError
 
 OVERDUE_S = 1.0
@@ -25,15 +25,16 @@ class Budget:
         milliseconds: The time.
         origin: The policy with its package and version, for the warning.
         passes_over: Whether a policy whose time is spent is passed over without an error.
+        warner: Takes the warning.
 
     Attributes:
         decisions: Decisions that have returned.
         seconds: What they took, together.
     """
 
-    def __init__(self, milliseconds: float, origin: str, passes_over: bool) -> None:
+    def __init__(self, milliseconds: float, origin: str, passes_over: bool, warner: Warner) -> None:
         self._seconds = milliseconds / 1000
-        self._origin, self._passes_over = origin, passes_over
+        self._origin, self._passes_over, self._warner = origin, passes_over, warner
         # By thread: a policy may call its manager, which may ask it again.
         self._starts: dict[int, list[float]] = {}
         self.is_spent = False
@@ -87,8 +88,8 @@ class Budget:
             return
         took = time.perf_counter() - min(starts)
         if took > OVERDUE_S + 10 * limit:
-            warn_once(
-                f"{self._origin} overdue",
+            self._warner.warn(
+                "overdue",
                 f"{self._origin} has not returned from a decision for {took:.0f} s, its budget is "
                 f"{limit * 1000:g} ms: the engine waits for it",
             )

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from kvframe._core import Manager as Core
 from kvframe._core import Request
 from kvframe.drivers.asker import Asker, Terms, check_filled
-from kvframe.drivers.report import warn_once
 from kvframe.errors import PolicyError, UsageError
 from kvframe.policies.prefix import BatchedIndex, BatchedPrefix, Ids, Keys, Prompts, overrides
 from kvframe.registry import Loaded
@@ -248,7 +247,7 @@ class PrefixDriver(Asker[BatchedPrefix]):
         message = f"{self.origin}: it named blocks that do not hold the prompt's prefix"
         if self.strict:
             raise PolicyError(message)
-        warn_once(f"{self.origin} wrong", f"{message}; they count as not found")
+        self.warner.warn("wrong", f"{message}; they count as not found")
 
     # --- checks ----------------------------------------------------------------------------------
 

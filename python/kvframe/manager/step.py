@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from inspect import signature
+from typing import Any, Never, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from kvframe.errors import UsageError
 from kvframe.prompts import Prompts, Turns
 from kvframe.request import Handles, Request, TokenIds
 from kvframe.results import NO_COPIES, Allocation, CopyPlan, Remap, StepResult
+from kvframe.spelling import did_you_mean
 
 
 class Stepping(Protocol):
@@ -48,6 +50,7 @@ def step(  # noqa: D417 self is the manager
     tables: npt.NDArray[np.int32] | Sequence[npt.NDArray[np.int32]] | None = None,
     slots: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]] | None = None,
     rows: Handles | None = None,
+    **strange: Never,
 ) -> StepResult:
     """Do all of a scheduler step in one call, in the order of the arguments.
 
@@ -108,6 +111,9 @@ def step(  # noqa: D417 self is the manager
             was done. So does that of a `UsageError` where a policy has changed the type, the
             shape or the memory of ``tables`` or ``slots``, which then miss what came after.
     """
+    for name in strange:
+        known = signature(step).parameters
+        raise UsageError(f"{name}: a step has no such argument{did_you_mean(name, known)}")
     waiting: Sequence[Any] | None = None
     count, turns, answers = 0, None, []
     if allocate is not None:

@@ -11,7 +11,9 @@ from kvframe.errors import UsageError
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
+    from rich.console import Console as Console
     from rich.console import Group, RenderableType
+    from rich.live import Live as Live  # the command takes both from here, message and all
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -113,7 +115,10 @@ def fetched(url: str) -> str:
         with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
             data: bytes = answer.read(PAGE_BYTES + 1)
     except (OSError, urllib.error.URLError, ValueError) as error:
-        raise UsageError(f"{url}: {getattr(error, 'reason', None) or error}") from None
+        why = getattr(error, "reason", None) or error
+        if isinstance(why, ConnectionRefusedError):
+            why = "nothing serves metrics there; an engine does after kvframe.metrics.serve(kv)"
+        raise UsageError(f"{url}: {why}") from None
     if len(data) > PAGE_BYTES:
         raise UsageError(f"{url}: more than {PAGE_BYTES} bytes")
     return data.decode(errors="replace")

@@ -39,7 +39,7 @@ def checksums_at(pages: npt.NDArray[np.uint8], ids: Iterable[int]) -> npt.NDArra
     try:
         import xxhash  # noqa: F401 - an error here names what to install
     except ImportError as error:
-        raise ImportError("checksums need xxhash: pip install 'kvframe[checksum]'") from error
+        raise ImportError("checksums need xxhash: pip install xxhash") from error
     rows = [*ids]
     threads = min(THREADS, len(rows) * pages.nbytes // max(len(pages), 1) // SHARE)
     if threads < 2:

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from kvframe.spelling import did_you_mean
+
 Kind = Literal["eviction", "admission", "prefix", "store", "trace"]
 Way = Literal["builtin", "batched", "native"]
 
@@ -70,7 +72,10 @@ class Descriptor:
                 f"name {self.name!r} must be lower-case words joined by '-', '_' or '.'"
             )
         if self.way not in get_args(Way):
-            raise ValueError(f"way {self.way!r} of {self.name} must be builtin, batched or native")
+            near = did_you_mean(str(self.way), get_args(Way))
+            raise ValueError(
+                f"way {self.way!r} of {self.name} must be builtin, batched or native{near}"
+            )
         for field in ("summary", "source"):
             text = getattr(self, field)
             if not isinstance(text, str) or "\n" in text:

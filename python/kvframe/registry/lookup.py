@@ -182,7 +182,9 @@ class Registry:
         """
         home, _, rest = place.partition(":")
         if self.has(home):  # a name, and an option without a value
-            raise PluginError(f"{place}: {rest!r} must read key=value")
+            raise PluginError(
+                f"{place}: an option needs a value: {home}:{rest}=VALUE, where {rest!r} is"
+            )
         holder = places.load(place, self.has)
         return [Loaded(offer, HERE, "", place) for offer in self._called(holder, place, HERE)]
 

@@ -14,6 +14,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 
@@ -26,6 +27,8 @@ from kvframe.registry.hooks import HOOKS
 from kvframe.registry.hookspecs import hookimpl
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
+
+_ONE = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def load(place: str, is_taken: Callable[[str], bool] = lambda _: False) -> object:
@@ -70,6 +73,8 @@ def is_module(name: str) -> bool:
 
 
 def _import(home: str) -> ModuleType:
+    if home.endswith(".py") and not Path(home).exists():
+        raise PluginError(f"{home}: no such file")
     try:
         if home.endswith(".py"):
             return _run(Path(home))
@@ -78,7 +83,14 @@ def _import(home: str) -> ModuleType:
             sys.path.insert(0, "")
         return importlib.import_module(home)
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in _parents(home):
+            raise PluginError(f"{home}: no such module: Python finds no {error.name}") from error
         raise PluginError(f"cannot import {home}: {one_line(error)}") from error
+
+
+def _parents(module: str) -> list[str]:
+    """The module, and the packages that it is in."""
+    return list(accumulate(module.split("."), "{}.{}".format))
 
 
 def _run(path: Path) -> ModuleType:
@@ -153,6 +165,12 @@ def _described(
     parameters = list(inspect.signature(kind).parameters.values())
     schema = None
     if parameters:
+        first = parameters[0]
+        if first.annotation is first.default is inspect.Parameter.empty and first.kind in _ONE:
+            raise TypeError(
+                f"its __init__ names no type of {first.name}: write `{first.name}: Options`, with "
+                "Options a msgspec.Struct, for its options"
+            )
         hint = typing.get_type_hints(kind.__init__).get(parameters[0].name)  # type: ignore[misc]
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             schema = hint

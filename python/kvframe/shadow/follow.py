@@ -195,7 +195,7 @@ def attach(
     """
     options = kv.inspect.options()
     if not options["event_log"]:
-        raise UsageError("cache.event_log = false: shadows follow the log")
+        raise UsageError("cache.event_log = false: shadows follow the log: set it to true")
     blocks, size = options["blocks"], options["block_size"]
     sizes = capacities if capacities is not None else [max(blocks // 2, 1), blocks, 2 * blocks]
     actual = kv.inspect.resolved.eviction.name, blocks

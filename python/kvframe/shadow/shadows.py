@@ -249,8 +249,11 @@ def _texts(policies: Sequence[str]) -> list[str]:
 
 def _sizes(capacities: Iterable[int]) -> list[int]:
     sizes = [] if is_int(capacities) else list(capacities)
-    if not sizes or not all(is_int(size) and size > 0 for size in sizes):
+    if not sizes:
         raise UsageError(f"capacities = {shown(capacities)}: must be blocks, at least one size")
+    for place, size in enumerate(sizes):
+        if not is_int(size) or size < 1:
+            raise UsageError(f"capacities[{place}] = {shown(size)}: must be blocks, 1 or more")
     return sizes
 
 

@@ -106,7 +106,7 @@ class SequenceState:
             for group, table in enumerate(self.tables)
         )
         lines = [
-            f"sequence {self.seq:#x}: {known} tokens known, {slots} with slots, "
+            f"sequence {self.seq}: {known} tokens known, {slots} with slots, "
             f"{committed} computed, "
             f"{cached} found at admission (tick {self.admitted}).",
             f"It holds {tables}.",
@@ -204,7 +204,7 @@ class Snapshot:
         """
         row = self.sequences.get(seq)
         if row is None:
-            raise UnknownSequenceError(f"sequence {seq:#x} is not live")
+            raise UnknownSequenceError(f"sequence {seq} is not live")
         return row.explain()
 
     def explain_block(self, block: int) -> str:
@@ -238,7 +238,7 @@ class Snapshot:
 
     def _owners(self, block: int) -> list[str]:
         owners = [
-            f"sequence {row.seq:#x} (group {group}, entry {at})"
+            f"sequence {row.seq} (group {group}, entry {at})"
             for row in self.sequences.values()
             for group, table in enumerate(row.tables)
             for at in np.flatnonzero(table == block)
@@ -248,7 +248,7 @@ class Snapshot:
             if times + np.count_nonzero(ticket.held == block):
                 owners.append(f"the {ticket.kind} of ticket {ticket.ticket}")
         owners += [f"the fence of step {step}" for step, ids in self.fences if block in ids]
-        owners += [f"the pin of receipt {receipt:#x}" for receipt, ids in self.pins if block in ids]
+        owners += [f"the pin of receipt {receipt}" for receipt, ids in self.pins if block in ids]
         owners += [f"its own holds ({times})" for held, times in self.held if held == block]
         return owners
 

@@ -197,7 +197,7 @@ def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
         try:
             import xxhash
         except ImportError as error:
-            raise ImportError("checksums need xxhash: pip install 'kvframe[tiers]'") from error
+            raise ImportError("checksums need xxhash: pip install xxhash") from error
 
         def xxh3(head: bytes, data: Buffer) -> int:
             state = xxhash.xxh3_64(head)

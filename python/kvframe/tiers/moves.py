@@ -18,6 +18,7 @@ from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.tiers.cost import Rate
+from kvframe.tiers.quantise import FLOATS
 from kvframe.tiers.worker import Worker
 
 Pages = npt.NDArray[np.integer[Any]]
@@ -294,11 +295,22 @@ def parts_of(
 
 
 def dtype_of(parts: Sequence[Part], resolved: Resolved) -> str:
-    """Type of the keys and values: the model's, or what the pools say of their bytes."""
-    if resolved.config.model is not None:
-        return resolved.config.model.dtype
-    told = (str(getattr(part.pool, "dtype", "")) for part in parts)
-    return "+".join(dict.fromkeys(told))
+    """Type of the keys and values: the model's, or what the pools say of their bytes.
+
+    Raises:
+        UsageError: A pool's bytes are of another type of numbers than the model's.
+    """
+    told = dict.fromkeys(str(getattr(part.pool, "dtype", "")) for part in parts)
+    if resolved.config.model is None:
+        return "+".join(told)
+    dtype = resolved.config.model.dtype
+    for other in told:
+        if other in FLOATS and other != dtype:
+            raise UsageError(
+                f"model.dtype = {dtype}: the pool's pages are of {other}; make the pool with "
+                f"dtype={dtype!r}, or say {other} in [model]"
+            )
+    return dtype
 
 
 def _brought(

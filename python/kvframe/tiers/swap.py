@@ -92,9 +92,7 @@ class Swap:
         pages = moves.pages(kv, seq, 0, rows)
         for part, some in zip(moves.parts, pages, strict=True):
             if (some < self._least).any():
-                raise UsageError(
-                    f"group {part.group} of {seq:#x} has given blocks up: recompute it"
-                )
+                raise UsageError(f"group {part.group} of {seq} has given blocks up: recompute it")
         weights = kv.inspect.weight_version if kv.inspect.is_current(seq) else None
         self._demotion.refuse_loss(rows)
         slots, evicted = host.index.take(rows)

@@ -188,8 +188,17 @@ def open_lengths(name: str, options: ReadOptions) -> tuple[Given, list[Row]]:
 
 def _recognised(raw: Stream, options: ReadOptions) -> tuple[Stream, Head, TraceReader]:
     stream = unpacked(raw)
-    head = head_of(stream)
-    reader = reader_for(head, options.form)
+    try:
+        head = head_of(stream)
+        reader = reader_for(head, options.form)
+    except TraceError:
+        for part in raw.parts:  # one of them may be at fault, and then its own error names it
+            file = opened(str(part))
+            try:
+                reader_for(head_of(unpacked(file)))
+            finally:
+                file.release()
+        raise
     seems = f"{raw.name}: seems to be {reader.title}: "
     if reader.lacks == "requests":
         raise TraceError(seems + reader.advice, raw.name)

@@ -11,7 +11,7 @@ import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,13 +31,21 @@ class Stream(io.RawIOBase):
         file: Has `read`.
         hashed: Whether to keep the hash of all that is read.
         is_many: Whether it is many files, each one JSON object.
+        parts: The files, where it is a folder's.
     """
 
     def __init__(
-        self, name: str, file: Any, hashed: bool = False, *, is_many: bool = False
+        self,
+        name: str,
+        file: Any,
+        hashed: bool = False,
+        *,
+        is_many: bool = False,
+        parts: Sequence[Path] = (),
     ) -> None:
         self.name = name
         self.is_many = is_many
+        self.parts = parts
         self._file = file
         self._ahead = b""
         self._sha256 = hashlib.sha256() if hashed else None
@@ -244,7 +252,7 @@ def folder(name: str) -> Stream:
         raise TraceError(f"{name}: no requests: the folder has no files", name)
     is_many = all(".json" in one.suffixes for one in files)
     joined = Joined(iter(files), lambda one: opened(str(one)))
-    return Stream(label_of(name), joined, hashed=True, is_many=is_many)
+    return Stream(label_of(name), joined, hashed=True, is_many=is_many, parts=files)
 
 
 def _broken(error: Exception) -> str:

@@ -70,7 +70,7 @@ class Announcer:
     ) -> None:
         options = kv.inspect.options()
         if not options["event_log"]:
-            raise UsageError("cache.event_log = false: the manager must keep a log to announce")
+            raise UsageError("cache.event_log = false: events come from the log: set it to true")
         groups = options["groups"]
         kinds, sizes = ([group[name] for group in groups] for name in ("kind", "block_size"))
         self._group = kinds.index("full") if "full" in kinds else 0

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Self
 
-import zmq
-
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.wire.encode import FORMS, encode
 from kvframe.wire.events import Event, Form
-from kvframe.wire.sockets import EVENTS, REPLAY, Curve, bound, check_private, of_rank
+from kvframe.wire.sockets import EVENTS, REPLAY, Curve, bound, check_private, of_rank, zmq
 
 END = b"\xff" * 8
 """The sequence of the frame that ends a replay."""

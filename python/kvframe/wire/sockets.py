@@ -17,7 +17,7 @@ from kvframe.errors import UsageError
 from kvframe.wire.events import MAX_BYTES
 
 try:
-    import zmq
+    import zmq as zmq  # the modules beside this one take it from here, message and all
     import zmq.auth
     from zmq.auth.thread import ThreadAuthenticator
 except ImportError as error:
@@ -33,6 +33,8 @@ REPLAY = "tcp://127.0.0.1:5657"
 
 _LOOPBACK = re.compile(r"tcp://(127(?:\.\d+){3}|localhost|\[::1\]):(\d+|\*)|(ipc|inproc)://.+")
 _TCP = re.compile(r"(tcp://.+):(\d+)")
+_ADDRESS = re.compile(r"tcp://.+:(\d+|\*)|(?!tcp:)[a-z]+://.+")
+_BARE = re.compile(r"(?:tcp:)?/{0,2}(?P<rest>[^/]+:(\d+|\*))")
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,17 @@ def of_rank(endpoint: str, rank: int) -> str:
     """The address of a data-parallel rank: as vLLM has it, the rank is added to the port.
 
     Raises:
-        UsageError: The rank is no number from 0, or the port is then too large.
+        UsageError: The rank is no number from 0, or the port is then too large, or the address is
+            none.
     """
     if not is_int(rank) or not 0 <= rank < 1 << 16:
         raise UsageError(f"rank = {shown(rank)}: must be between 0 and 65535")
     if not isinstance(endpoint, str):
         raise UsageError(f"endpoint = {shown(endpoint)}: must be a string")
+    if _ADDRESS.fullmatch(endpoint) is None:
+        bare = _BARE.fullmatch(endpoint)
+        instead = f"; did you mean tcp://{bare['rest']}?" if bare else ""
+        raise UsageError(f"endpoint = {shown(endpoint)}: must read tcp://HOST:PORT{instead}")
     if rank == 0:
         return endpoint
     if (match := _TCP.fullmatch(endpoint)) is None:

@@ -12,10 +12,8 @@ from collections.abc import Generator, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import zmq
-
 from kvframe.wire.publisher import END
-from kvframe.wire.sockets import Curve, connected
+from kvframe.wire.sockets import Curve, connected, zmq
 
 QUEUE = 1_000
 """Batches that wait to be read; more are lost, and come with the replay."""

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
-import zmq
-
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.router import RouterIndex
 from kvframe.wire.apply import apply_batch
 from kvframe.wire.decode import decode
-from kvframe.wire.sockets import EVENTS, Curve, of_rank
+from kvframe.wire.sockets import EVENTS, Curve, of_rank, zmq
 from kvframe.wire.stream import Item, Message, Stream
 
 IDLE_S = 1.0

@@ -5,7 +5,7 @@ use kvframe_core::sequence::session_id;
 use pyo3::inspect::{PyStaticExpr, PyStaticOperator};
 use pyo3::prelude::*;
 
-use crate::errors::{shown, usage};
+use crate::errors::{seq_within, shown, usage};
 
 macro_rules! argument {
     ($type:ident($inner:ty) = $name:literal, $limit:expr) => {
@@ -22,7 +22,8 @@ macro_rules! argument {
             fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
                 value.extract::<$inner>().map(Self).map_err(|_| {
                     let (shown, limit) = (shown(&value), $limit);
-                    usage(value.py(), format!("{} = {shown}: {limit}", $name))
+                    let instead = if $name == "seq" { seq_within(&value) } else { "" };
+                    usage(value.py(), format!("{} = {shown}: {limit}{instead}", $name))
                 })
             }
         }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::calls::{call_method, import, text};
-use crate::errors::{shown, usage};
+use crate::errors::{seq_within, shown, usage};
 use crate::look::Target;
 
 /// Reads token ids from a 1-d array of any integer dtype, or any sequence of ints.
@@ -183,7 +183,9 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
     }
     let py = value.py();
     let Some(values) = integers(value)? else {
-        return Err(usage(py, format!("{name} must be integers of at least 0, in 1 dimension")));
+        let instead = value.get_item(0).map_or("", |first| seq_within(&first));
+        let limit = "must be integers of at least 0, in 1 dimension";
+        return Err(usage(py, format!("{name} {limit}{instead}")));
     };
     values
         .into_iter()

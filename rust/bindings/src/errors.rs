@@ -2,6 +2,7 @@
 
 use kvframe_core::Error;
 use kvframe_trace::TraceError;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::calls::{call, import, repr, unraisable};
@@ -41,6 +42,13 @@ pub fn shown(value: &Bound<'_, PyAny>) -> String {
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 80;
+
+/// What to say where `value` is no handle of a sequence, but has one, as an `Allocation` does.
+pub fn seq_within(value: &Bound<'_, PyAny>) -> &'static str {
+    let has =
+        value.getattr(intern!(value.py(), "seq")).is_ok_and(|seq| seq.extract::<u64>().is_ok());
+    if has { "; did you mean its .seq?" } else { "" }
+}
 
 /// The exception of a core error.
 pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {

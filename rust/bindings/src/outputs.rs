@@ -115,7 +115,7 @@ impl Outputs<'_> {
                 let end = u32::try_from(extent.end).unwrap_or(u32::MAX);
                 if core.layout().table_len(group, end, encoder) > width {
                     return Err(format!(
-                        "sequence {seq:#x} grows to {end} tokens, but tables has {width} columns"
+                        "sequence {seq} grows to {end} tokens, but tables has {width} columns"
                     ));
                 }
             }
@@ -133,7 +133,7 @@ impl Outputs<'_> {
         for (place, &row) in rows.iter().enumerate() {
             if let Some(other) = first[row as usize].replace(place) {
                 let [a, b] = [other, place].map(|place: usize| step.append[place].0);
-                return Err(format!("rows has {row} twice, for sequences {a:#x} and {b:#x}"));
+                return Err(format!("rows has {row} twice, for sequences {a} and {b}"));
             }
         }
         Ok(())

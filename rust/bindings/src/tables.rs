@@ -68,7 +68,7 @@ impl Manager {
                 let table = sequence.tables.get(group.0).ok_or_else(|| no_group(py, group.0))?;
                 if table.len() > width {
                     let message = format!(
-                        "sequence {seq:#x} has {} blocks, but out has {width} columns",
+                        "sequence {seq} has {} blocks, but out has {width} columns",
                         table.len()
                     );
                     return Err(usage(py, message));
@@ -205,7 +205,7 @@ impl Manager {
                 let (end, len) = (start.saturating_add(count), u64::from(len));
                 if end > len {
                     let message = format!(
-                        "sequence {seq:#x}: tokens {start} to {end} asked for, {len} have slots"
+                        "sequence {seq}: tokens {start} to {end} asked for, {len} have slots"
                     );
                     return Err(usage(py, message));
                 }

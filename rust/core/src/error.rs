@@ -54,10 +54,10 @@ pub enum Error {
         holds: u64,
     },
     /// The handle was never given out.
-    #[error("sequence {0:#x} is unknown")]
+    #[error("sequence {0} is unknown")]
     UnknownSequence(u64),
     /// The handle was valid once; its sequence has been released.
-    #[error("sequence {0:#x} was released; its handle is stale")]
+    #[error("sequence {0} was released; its handle is stale")]
     StaleSequence(u64),
     /// The ticket was never given out, or is done already.
     #[error("ticket {0} is unknown or already settled")]
@@ -119,7 +119,7 @@ pub enum Error {
         cap: u64,
     },
     /// A receipt that opens no lock.
-    #[error("receipt {id:#x} of block {block} opens no lock: {why}")]
+    #[error("receipt {id} of block {block} opens no lock: {why}")]
     UnknownReceipt {
         /// The receipt's number.
         id: u64,
@@ -129,7 +129,7 @@ pub enum Error {
         why: &'static str,
     },
     /// A pin on a slot that is not held.
-    #[error("pin {id:#x} of slot {slot} is not held: {why}")]
+    #[error("pin {id} of slot {slot} is not held: {why}")]
     UnknownPin {
         /// The pin's number.
         id: u64,

@@ -1,7 +1,7 @@
 """A pytest plugin for vLLM's own tests: what they call "lru" is a kvframe policy loaded by path.
 
-Loaded with ``-p`` in vLLM's interpreter; ``KVFRAME_POLICY`` names the policy. Without one vLLM's
-own runs, to compare with. Where vLLM finds no device it takes the CPU for one.
+Loaded with ``-p`` in vLLM's interpreter; ``KVFRAME_TEST_POLICY`` names the policy. Without one
+vLLM's own runs, to compare with. Where vLLM finds no device it takes the CPU for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if isinstance(platforms.current_platform, UnspecifiedPlatform):
 
 from vllm.v1.kv_offload.cpu import manager
 
-POLICY = os.environ.get("KVFRAME_POLICY", "")
+POLICY = os.environ.get("KVFRAME_TEST_POLICY", "")
 MODULE = "kvframe.integrations.vllm"
 
 made: set[str] = set()

@@ -115,7 +115,7 @@ def _json(name: str, data: bytes) -> Gathered:
             return _servers(name, msgspec.json.decode(data, type=ServerResult))
         cells, verdicts = decode_cells(data, name), decode_verdicts(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{name}: is no {WHAT}: {error}") from None
+        raise ConfigError(f"{name}: must be {WHAT}: {error}") from None
     traffic: list[Traffic] = by_traffic([Kept(cell) for cell in cells], {}, verdicts)
     return Gathered(traffic=traffic, sources=[Source(name, "figures of replays")])
 
@@ -144,7 +144,7 @@ def _rows(name: str, data: bytes) -> Iterator[RequestRow]:
             return
         lines = csv.DictReader(io.StringIO(data.decode()))
         if list(lines.fieldnames or ()) != list(RequestRow.__struct_fields__):
-            raise ConfigError(f"{name}: is no {WHAT}")
+            raise ConfigError(f"{name}: must be {WHAT}")
         for row in lines:
             told: dict[str, object] = {
                 key: value if value != "" else None for key, value in row.items()
@@ -152,4 +152,4 @@ def _rows(name: str, data: bytes) -> Iterator[RequestRow]:
             told["tier_tokens"] = msgspec.json.decode(row["tier_tokens"])
             yield msgspec.convert(told, RequestRow, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{name}: is no {WHAT}: {error}") from None
+        raise ConfigError(f"{name}: must be {WHAT}: {error}") from None

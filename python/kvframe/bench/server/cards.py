@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from kvframe.bench.options import keyed
-from kvframe.config.sizes import UNITS, parse_bytes
+from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
@@ -67,6 +67,7 @@ def _number(key: str, value: str, card: str) -> float:
         if not size:
             raise ConfigError(
                 f"--card {card}: memory = {value}: must be bytes with a unit ({UNITS})"
+                f"{near_bytes(value)}"
             )
         return float(size)
     try:

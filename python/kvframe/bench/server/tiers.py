@@ -19,7 +19,7 @@ from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.bench.policies import Choice
 from kvframe.config import Resolved, TierConfig
 from kvframe.config.environment import EnvText
-from kvframe.config.sizes import UNITS, parse_bytes, rounded
+from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, rounded
 from kvframe.config.tiers import ResolvedTier
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
@@ -209,7 +209,9 @@ def _parse(text: str, registry: Registry) -> ServedTier:
     values = {**given, "name": name, "capacity": capacity}
     config: TierConfig = build(TierConfig, values, "", OptionOrigins(where))
     if isinstance(capacity, str) and parse_bytes(capacity) is None:
-        raise ConfigError(f"{where}: {size}: must be pages, or bytes with a unit ({UNITS})")
+        raise ConfigError(
+            f"{where}: {size}: must be pages, or bytes with a unit ({UNITS}){near_bytes(size)}"
+        )
     return _served(config, name, eviction, gate, where)
 
 
@@ -282,7 +284,8 @@ def _rate(text: str, where: str) -> float:
     found = _RATE.fullmatch(text)
     size = parse_bytes(found[1]) if found else None
     if not size:
-        raise ConfigError(f"{where} = {text}: must be bytes a second, such as 50GB/s")
+        near = near_bytes(found[1]) if found else ""
+        raise ConfigError(f"{where} = {text}: must be bytes a second, such as 50GB/s{near}")
     return float(size)
 
 

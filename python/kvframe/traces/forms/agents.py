@@ -7,7 +7,7 @@ from typing import Any
 
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
-from kvframe.traces.values import count, first_of, ids_of, local_ids, millis
+from kvframe.traces.values import count, first_of, found_in, ids_of, local_ids, millis
 
 OWN_ZERO = (
     "every session counts its times from its own start, so all start at once; "
@@ -35,13 +35,13 @@ class FreeInference(TraceReader):
     def _session(self, record: dict[str, Any], number: int, given: Given) -> list[Numbered]:
         size = record.get("block_size") or given.block_size or 16
         unit = given.time_unit or "ms"
-        start = millis(record.get("start_ms", 0), unit)
+        start = millis(record.get("start_ms", 0), unit, "start_ms")
         steps = []
         for call in record["requests"]:
             if call.get("block_ids") is None:
                 continue
-            ids = ids_of(call["block_ids"])
-            at = millis(call.get("start_ms", start), unit)
+            ids = ids_of(call["block_ids"], "block_ids")
+            at = millis(call.get("start_ms", start), unit, "start_ms")
             tokens = call.get("provider_tokens") or {}
             length = count(first_of(tokens, ("prompt", "input")) or len(ids) * size, "prompt")
             if len(ids) not in (length // size, -(-length // size)):
@@ -89,7 +89,7 @@ class Weka(TraceReader):
 
         def calls(holder: dict[str, Any], session: str, start: float) -> Iterator[Numbered]:
             for call in holder["requests"]:
-                at = start + millis(call["t"], given.time_unit or "s")
+                at = start + millis(call["t"], given.time_unit or "s", "t")
                 if "requests" in call:
                     agent = f"{session}/{call.get('agent_id', at)}"
                     yield from calls(call, agent, at)
@@ -103,7 +103,11 @@ class Weka(TraceReader):
                         timestamp=at,
                         input_length=count(call["in"], "in"),
                         output_length=count(call.get("out") or 0, "out"),
-                        hash_ids=local_ids(ids, name) if is_local else ids_of(ids),
+                        hash_ids=(
+                            local_ids(ids, name, "hash_ids")
+                            if is_local
+                            else ids_of(ids, "hash_ids")
+                        ),
                         block_size=size,
                         session_id=session,
                         type="agent" if session == name else "subagent",
@@ -137,10 +141,10 @@ class Copilot(TraceReader):
         for turn in record["turns"]:
             for call in turn.get("llm_calls") or ():
                 tokens = call.get("tokens") or call
-                time = first_of(call, ("timestamp", "start", "time"))
+                time, key = found_in(call, ("timestamp", "start", "time"))
                 row = Row(
-                    timestamp=millis(time, given.time_unit or "s"),
-                    input_length=count(first_of(tokens, ("prompt", "input")), "prompt"),
+                    timestamp=millis(time, given.time_unit or "s", key),
+                    input_length=count(*found_in(tokens, ("prompt", "input"))),
                     output_length=count(first_of(tokens, ("completion", "output")) or 0, "output"),
                     session_id=record.get("session_id", number),
                 )

@@ -16,7 +16,7 @@ from kvframe.traces.failed import served
 from kvframe.traces.forms.hashes import NO_TIMES, SESSION
 from kvframe.traces.order import Numbered, by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
-from kvframe.traces.values import TIMES, count, first_of, millis, token_blocks
+from kvframe.traces.values import TIMES, count, first_of, found_in, millis, token_blocks
 
 PLAIN_ROLES = (
     "messages are joined by plain lines with their roles: a model's chat template adds some tokens"
@@ -87,8 +87,8 @@ class Conversations(TraceReader):
     def _conversations(self, records: Iterable[Record], given: Given) -> Iterator[list[Numbered]]:
         clock = 0.0
         for number, record in records:
-            time = first_of(record, TIMES)
-            start = clock if time is None else millis(time, given.time_unit or "s")
+            time, key = found_in(record, TIMES)
+            start = clock if time is None else millis(time, given.time_unit or "s", key)
             messages = first_of(record, _LISTS)
             if not isinstance(messages, list):
                 raise ValueError(f"no {' nor '.join(_LISTS)}")
@@ -118,11 +118,11 @@ class OpenAI(TraceReader):
         last = -1_000.0
         for number, record in served(records, given):
             body = _body(record)
-            time = first_of(record, TIMES)
+            time, key = found_in(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
                 given.unread_times(record)
-            last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
+            last = last + 1_000 if time is None else millis(time, given.time_unit or "s", key)
             session = first_of(record, SESSION)
             yield number, _request(body, record, given, last, session)
 
@@ -168,11 +168,11 @@ class Prompts(TraceReader):
         """A row a prompt."""
         last = -1_000.0
         for number, record in served(records, given):
-            time = first_of(record, TIMES)
+            time, key = found_in(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
                 given.unread_times(record)
-            last = last + 1_000 if time is None else millis(time, given.time_unit or "s")
+            last = last + 1_000 if time is None else millis(time, given.time_unit or "s", key)
             prompt = Prompt(given)
             prompt.add(first_of(record, ("prompt", "text", "input")))
             output = first_of(record, ("output_tokens", "output_length", "max_tokens"))
@@ -190,9 +190,9 @@ def _turns(
     prompt, at, is_asked = Prompt(given), start, False
     for message in messages:
         role, text = _message(message)
-        time = first_of(message, TIMES)
+        time, key = found_in(message, TIMES)
         if time is not None:
-            at = max(at, millis(time, given.time_unit or "s"))
+            at = max(at, millis(time, given.time_unit or "s", key))
         if role == "assistant":
             assert given.tokenize is not None
             yield prompt.row(at, len(given.tokenize(text)), session)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kvframe.arguments import shown
 from kvframe.errors import TraceError
 from kvframe.traces.failed import served
 from kvframe.traces.forms.hashes import NO_TIMES, OUTPUT, SESSION, TIME
@@ -17,6 +18,7 @@ from kvframe.traces.values import (
     TIMES,
     count,
     first_of,
+    found_in,
     ids_of,
     is_number,
     millis,
@@ -61,15 +63,16 @@ class Dynamo(TraceReader):
             if replay is None:
                 given.remark("requests without hashes (request.replay) are left out")
                 continue
-            at = first_of(request, ("request_received_ms",))
+            at, key = found_in(request, ("request_received_ms",))
             if at is None:
                 at = event["event_time_unix_ms"] - (request.get("total_time_ms") or 0)
+                key = "event_time_unix_ms"
             context = event.get("agent_context") or {}
             row = Row(
-                timestamp=millis(at, given.time_unit or "ms"),
+                timestamp=millis(at, given.time_unit or "ms", key),
                 input_length=count(replay["input_length"], "input_length"),
                 output_length=count(request.get("output_tokens") or 0, "output_tokens"),
-                hash_ids=ids_of(replay["input_sequence_hashes"]),
+                hash_ids=ids_of(replay["input_sequence_hashes"], "input_sequence_hashes"),
                 block_size=replay["trace_block_size"],
                 session_id=context.get("session_id"),
             )
@@ -110,15 +113,15 @@ class LMCacheHashes(TraceReader):
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a lookup."""
         for number, record in records:
-            ids = ids_of(record["chunk_hashes"])
+            ids = ids_of(record["chunk_hashes"], "chunk_hashes")
             size = record.get("chunk_size") or given.block_size or 256
             if first_of(record, OUTPUT) is None:
                 given.remark(NO_OUTPUT)
-            time = first_of(record, TIME)
+            time, key = found_in(record, TIME)
             unit = given.time_unit or ("ms" if is_number(time) and float(time) > 1e11 else "s")
             tokens = first_of(record, ("seq_len", "num_tokens", "total_tokens"))
             row = Row(
-                timestamp=millis(time, unit),
+                timestamp=millis(time, unit, key),
                 input_length=count(len(ids) * size if tokens is None else tokens, "seq_len"),
                 output_length=count(first_of(record, OUTPUT) or 0, "output"),
                 hash_ids=ids,
@@ -148,7 +151,7 @@ class LMCacheLog(TraceReader):
             if found is None:
                 continue
             date = _DATE.search(line)
-            last = millis(date[0].replace(",", "."), "s") if date else last + 1_000
+            last = millis(date[0].replace(",", "."), "s", "its date") if date else last + 1_000
             yield number, Row(timestamp=last, input_length=int(found["input"]), output_length=0)
 
 
@@ -178,6 +181,10 @@ class KVEvents(TraceReader):
         raise TraceError(f"{given.name}: seems to be {self.title}: {self.advice}")
 
 
+def _are_tokens(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(type(one) is int for one in value)
+
+
 class TokenIds(TraceReader):
     """Prompts as token ids, as an engine logs them."""
 
@@ -186,21 +193,30 @@ class TokenIds(TraceReader):
     keys = ("token_ids", "prompt_token_ids", "input_ids", "prompt_tokens")
 
     def recognises(self, head: Head) -> bool:
-        ids = first_of(head.first, self.keys)
-        return isinstance(ids, list) and all(type(token) is int for token in ids)
+        ids, key = found_in(head.first, self.keys)
+        # Others mean a number or a text by prompt_tokens; what the other keys mean is sure.
+        return ids is not None and (key != "prompt_tokens" or _are_tokens(ids))
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a prompt."""
         size, last = given.block_size or 16, -1_000.0
         for number, record in served(records, given):
-            ids = np.array(first_of(record, self.keys), dtype=np.int64)
-            if ids.ndim != 1 or len(ids) == 0 or ids.min() < 0 or ids.max() >= 2**32:
-                raise ValueError("token ids must be 0 to 2^32 - 1, and at least one")
-            time = first_of(record, TIMES)
+            tokens, key = found_in(record, self.keys)
+            if tokens is None:
+                raise ValueError(f"no {key}")
+            if not _are_tokens(tokens):
+                raise ValueError(
+                    f"{key} = {shown(tokens)}: must be a list of integers, one or more"
+                )
+            ids = np.array(tokens)
+            if ids.dtype != np.int64 or ids.min() < 0 or ids.max() >= 2**32:
+                place = next(at for at, token in enumerate(tokens) if not 0 <= token < 2**32)
+                raise ValueError(f"{key}[{place}] = {shown(tokens[place])}: must be 0 to 2^32 - 1")
+            time, key = found_in(record, TIMES)
             if time is None:
                 given.remark(NO_TIMES)
                 given.unread_times(record)
-            last = last + 1_000 if time is None else millis(time, given.time_unit or "ms")
+            last = last + 1_000 if time is None else millis(time, given.time_unit or "ms", key)
             row = Row(
                 timestamp=last,
                 input_length=len(ids),

@@ -12,7 +12,7 @@ import msgspec
 from kvframe.errors import TraceError
 from kvframe.traces.order import by_session
 from kvframe.traces.reader import Given, Head, Record, Row, TraceReader
-from kvframe.traces.values import count, first_of, ids_of, millis
+from kvframe.traces.values import count, first_of, found_in, ids_of, millis
 
 IDS = ("hash_ids", "block_hashes", "block_ids", "input_sequence_hashes", "block_hash_ids")
 INPUT = (
@@ -110,6 +110,7 @@ class Mooncake(TraceReader):
             time = first_of(record, TIME)
             if last is None and time is None:
                 given.remark(NO_TIMES)
+                given.unread_times(record)
                 last, has_times = -1_000.0, False
             unit = given.time_unit or ("s" if "arrived_at" in record else "ms")
             row = row_of(record, given, unit, None if has_times else (last or 0.0) + 1_000)
@@ -181,14 +182,16 @@ class AIPerf(TraceReader):
         held: list[tuple[int, Row]] = []
         for number, plain in records:
             record = spelled(plain)
-            session, time = first_of(record, SESSION), first_of(record, TIME)
+            session, (time, key) = first_of(record, SESSION), found_in(record, TIME)
             if session is None and time is None:
                 what = "neither a timestamp nor a session with a delay"
                 raise TraceError(f"{given.name}:{number}: {what}", given.name, number)
             if time is not None:
-                arrival = millis(time, unit)
+                arrival = millis(time, unit, key)
             else:
-                arrival = last.get(session, 0.0) + millis(first_of(record, DELAY) or 0, "ms")
+                arrival = last.get(session, 0.0) + millis(
+                    first_of(record, DELAY) or 0, "ms", found_in(record, DELAY)[1]
+                )
             row = row_of(record, given, unit, arrival)
             if session is not None:
                 last[session] = max(arrival, last.get(session, arrival))
@@ -214,12 +217,13 @@ def row_of(record: dict[str, Any], given: Given, unit: str, arrival: float | Non
         if found is None:
             raise ValueError(f"no {what}")
     assert ids is not None
+    time, key = found_in(record, TIME)
     kind, size = record.get("type"), record.get("block_size")
     return Row(
-        timestamp=arrival if arrival is not None else millis(first_of(record, TIME), unit),
-        input_length=count(first_of(record, INPUT), "input_length"),
+        timestamp=arrival if arrival is not None else millis(time, unit, key),
+        input_length=count(*found_in(record, INPUT)),
         output_length=count(first_of(record, OUTPUT) or 0, "output_length"),
-        hash_ids=ids_of(ids),
+        hash_ids=ids_of(ids, found_in(record, IDS)[1]),
         block_size=count(size, "block_size") if size else given.block_size,
         session_id=_session(first_of(record, SESSION)),
         type=kind if isinstance(kind, str) else None,

@@ -91,14 +91,16 @@ class Lengths(TraceReader):
             if time is None:
                 given.remark(NO_TIMES)
             last = (
-                last + 1_000 if time is None else millis(time, given.time_unit or self.unit(time))
+                last + 1_000
+                if time is None
+                else millis(time, given.time_unit or self.unit(time), names["time"] or "time")
             )
             yield (
                 number,
                 Row(
                     timestamp=last,
-                    input_length=count(prompt, "prompt tokens"),
-                    output_length=count(answer or 0, "answer tokens"),
+                    input_length=count(prompt, names["input"] or "input tokens"),
+                    output_length=count(answer or 0, names["output"] or "output tokens"),
                     session_id=session or None,
                     type=kind if isinstance(kind, str) else None,
                 ),

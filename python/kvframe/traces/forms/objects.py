@@ -169,10 +169,10 @@ class FlatCsv(TraceReader):
             yield (
                 number,
                 Row(
-                    timestamp=millis(record[time], given.time_unit or "s"),
+                    timestamp=millis(record[time], given.time_unit or "s", time),
                     input_length=block_size,
                     output_length=0,
-                    hash_ids=ids_of([int(text) if text.lstrip("-").isdigit() else text]),
+                    hash_ids=ids_of([int(text) if text.lstrip("-").isdigit() else text], thing),
                     block_size=block_size,
                 ),
             )

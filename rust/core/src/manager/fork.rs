@@ -28,7 +28,7 @@ impl Manager {
         if self.steps_matter() && committed < len {
             return Err(Error::Invalid {
                 what: "fork",
-                value: format!("{seq:#x}"),
+                value: seq.to_string(),
                 limit: format!(
                     "{len} tokens have slots and {committed} are computed: cut it to those first"
                 ),

@@ -266,7 +266,7 @@ impl Slots {
             let at = self.find(seq)?;
             self.check_length(self.all[at].tokens.len() as u64 + 1)?;
             if std::mem::replace(&mut self.all[at].call, self.calls) == self.calls {
-                let value = format!("{seq:#x}");
+                let value = seq.to_string();
                 return Err(Error::Invalid { what: "seqs", value, limit: "is named twice".into() });
             }
         }

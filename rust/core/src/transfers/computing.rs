@@ -134,9 +134,7 @@ impl Computations {
             let stale =
                 who.iter().find(|&&(_, seq)| !runs(seq) || !computed.contains(&(name, seq)));
             if let Some((_, seq)) = stale {
-                return Err(format!(
-                    "a block may be joined that sequence {seq:#x} does not compute"
-                ));
+                return Err(format!("a block may be joined that sequence {seq} does not compute"));
             }
         }
         Ok(())

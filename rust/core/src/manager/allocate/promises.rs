@@ -120,7 +120,7 @@ impl Manager {
             let lacks = self.still_lacks(&self.way_of(s), Count::Exact, shared);
             let kept = most.get(&seq).copied();
             if kept.is_none_or(|kept| kept < lacks || (kept > lacks && !self.layout.gives_up())) {
-                return Err(format!("sequence {seq:#x} lacks {lacks} blocks, promised {kept:?}"));
+                return Err(format!("sequence {seq} lacks {lacks} blocks, promised {kept:?}"));
             }
         }
         let counted = most.values().copied().map(u64::from).sum::<u64>();

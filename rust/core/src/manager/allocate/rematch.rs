@@ -26,7 +26,7 @@ impl Manager {
             let computed = sequence.committed - cached;
             return Err(Error::Invalid {
                 what: "rematch",
-                value: format!("{seq:#x}"),
+                value: seq.to_string(),
                 limit: format!("it has computed {computed} tokens: only one that has none"),
             });
         }

@@ -236,7 +236,7 @@ impl Manager {
             if !named.insert(seq) {
                 return Err(Error::Invalid {
                     what: "seqs",
-                    value: format!("{seq:#x}"),
+                    value: seq.to_string(),
                     limit: "is named twice".into(),
                 });
             }

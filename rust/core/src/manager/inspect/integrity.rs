@@ -68,7 +68,7 @@ impl Manager {
         for (seq, s) in self.sequences.iter() {
             if s.committed > s.len || s.len > s.known() || s.published > s.committed / size {
                 return Err(format!(
-                    "sequence {seq:#x}: {} published blocks, {} committed, {} slots, {} known",
+                    "sequence {seq}: {} published blocks, {} committed, {} slots, {} known",
                     s.published,
                     s.committed,
                     s.len,
@@ -80,14 +80,12 @@ impl Manager {
                 if table.len() != blocks {
                     let have = table.len();
                     return Err(format!(
-                        "sequence {seq:#x}: group {group} has {have} blocks, {} tokens need {blocks}",
+                        "sequence {seq}: group {group} has {have} blocks, {} tokens need {blocks}",
                         s.len
                     ));
                 }
                 if table.last().is_some_and(|&last| last != table.last_block()) {
-                    return Err(format!(
-                        "sequence {seq:#x}: group {group} has lost its last entry"
-                    ));
+                    return Err(format!("sequence {seq}: group {group} has lost its last entry"));
                 }
                 let reach = &self.layout.groups()[group];
                 let next = reach.computed(s.committed.max(s.passed), s.cached);
@@ -97,10 +95,7 @@ impl Manager {
                 };
                 if let Some((i, _)) = (0..).zip(table).find(wrong) {
                     let i = i as usize;
-                    return Err(format!(
-                        "sequence {seq:#x}: group {group}, entry {i}: {}",
-                        table[i]
-                    ));
+                    return Err(format!("sequence {seq}: group {group}, entry {i}: {}", table[i]));
                 }
             }
         }

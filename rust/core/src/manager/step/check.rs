@@ -197,5 +197,5 @@ fn twice(what: &'static str, seq: SeqId) -> Error {
         _ => "a step names a sequence once",
     };
     let limit = limit.into();
-    Error::Invalid { what, value: format!("{seq:#x}"), limit }
+    Error::Invalid { what, value: seq.to_string(), limit }
 }
