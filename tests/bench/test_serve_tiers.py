@@ -54,11 +54,15 @@ def simulated(path: Path, capacity: int, tiers: list[str]) -> tuple[Hits, dict[s
     assert below is not None
     raw = _core.serve(
         trace,
-        "lru",
+        [
+            {
+                "policy": "lru",
+                "tiers": below.tables(1024, BLOCK),
+                "links": list(below.links().values()),
+            }
+        ],
         capacity,
         _core.StepProfile.roofline(host=0.01, weights=0.0, token=1e-4, kv_token=0.0, pair=0.0),
-        tiers=below.tables(1024, BLOCK),
-        links=list(below.links().values()),
     )
     columns = [raw["cached_tokens"], *(tier["loaded"] for tier in raw["tiers"])]
     return list(zip(*(column.tolist() for column in columns), strict=True)), raw

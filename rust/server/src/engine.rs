@@ -41,7 +41,7 @@ impl<'a> Engine<'a> {
         tiers: Option<Tiers>,
     ) -> Self {
         Self {
-            scheduler: Scheduler::new(manager, host, prompts, options, tiers),
+            scheduler: Scheduler::new(manager, host, prompts, (options, times), tiers),
             options,
             times,
             now: f64::NEG_INFINITY,

@@ -20,6 +20,18 @@ impl QueueOrder {
     pub const LOOKED_AT: usize = 128;
 }
 
+/// What becomes of a sequence that gives its blocks up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preemption {
+    /// It is computed again, but for what is still found.
+    #[default]
+    Recompute,
+    /// What it has computed goes to host memory and comes back, where there is room for it.
+    Swap,
+    /// The faster of the two, by step times and links.
+    Auto,
+}
+
 /// A server's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerOptions {
@@ -39,6 +51,10 @@ pub struct ServerOptions {
     pub closed_loop: bool,
     /// Blocks that decoding fills become findable, as those of prompts do.
     pub cache_generated: bool,
+    /// What becomes of a preempted sequence.
+    pub preemption: Preemption,
+    /// A request whose prompt begins with blocks that a running one is computing waits for them.
+    pub join: bool,
     /// Every step takes this many times what the profile says.
     pub time_factor: f64,
     /// Every step is simulated by itself. The result is the same, only later.
@@ -55,6 +71,8 @@ impl Default for ServerOptions {
             load: 1.0,
             closed_loop: false,
             cache_generated: true,
+            preemption: Preemption::default(),
+            join: false,
             time_factor: 1.0,
             every_step: false,
         }

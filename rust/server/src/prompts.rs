@@ -116,7 +116,7 @@ impl<'a> Prompts<'a> {
     }
 
     /// Keys and next uses of the blocks of request `i`.
-    fn fill(&self, i: usize, own_from: u32, needs_future: bool, asked: &mut Request) {
+    pub fn fill(&self, i: usize, own_from: u32, needs_future: bool, asked: &mut Request) {
         let Request { keys, next_use, .. } = asked;
         keys.clear();
         next_use.clear();

@@ -18,7 +18,7 @@ from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
 from kvframe.bench.server.cards import CARDS, Card, parse_card
-from kvframe.bench.server.cells import Server, ServerPlan, Simulated, simulate
+from kvframe.bench.server.cells import PREEMPTIONS, Server, ServerPlan, Simulated, simulate
 from kvframe.bench.server.fleet import (
     ALONE,
     Fleet,
@@ -75,6 +75,8 @@ class ServerRequest:
     class_priority: str | None = None
     closed_loop: bool = False
     cache_generated: bool = True
+    preemption: str = PREEMPTIONS[0]
+    join: bool = False
     replicas: Sequence[str] = ("1",)
     routings: Sequence[str] = ("round-robin",)
     event_delay: str = "0ms"
@@ -127,6 +129,11 @@ class ServerJob:
             raise ConfigError(
                 f"--tier: the server of --profile {self.server.profile.label} has no steps beside "
                 "which pages could move: use roofline or a table"
+            )
+        if below is None and self.server.preemption != PREEMPTIONS[0]:
+            raise ConfigError(
+                f"--preemption {self.server.preemption}: pages go to host memory, and there is "
+                "none: add --tier host=SIZE"
             )
         if request.requests is not None:
             check_file(request.requests)
@@ -268,11 +275,19 @@ def _besides(
 def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured | None) -> Server:
     profile = parse_profile(request.profile, card, shape)
     order = one_of([request.order], "--order", ORDERS)[0]
-    if profile.is_fixed and (request.closed_loop or order != "fcfs"):
-        option = "--closed-loop" if request.closed_loop else f"--order {order}"
+    without_steps = [
+        option
+        for option, is_asked in (
+            ("--closed-loop", request.closed_loop),
+            (f"--order {order}", order != "fcfs"),
+            ("--join", request.join),
+        )
+        if is_asked
+    ]
+    if profile.is_fixed and without_steps:
         raise ConfigError(
-            f"{option}: the server of --profile {profile.label} computes one prompt after the "
-            "other, by the clock: use roofline or a table"
+            f"{without_steps[0]}: the server of --profile {profile.label} computes one prompt "
+            "after the other, by the clock: use roofline or a table"
         )
     if (request.class_priority is not None) != (order == "priority"):
         raise ConfigError("--class-priority and --order priority: one needs the other")
@@ -285,6 +300,8 @@ def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured 
         class_priority=_class_priority(request.class_priority),
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
+        preemption=one_of([request.preemption], "--preemption", PREEMPTIONS)[0],
+        join=request.join,
         token_bytes=shape.token_bytes,
         prefetch=request.prefetch,
         configured=found,
@@ -299,17 +316,6 @@ def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
         raise ConfigError(
             f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
             "no steps: use roofline or a table"
-        )
-    besides = {
-        "--config": request.config,
-        "--tier": request.tiers,
-        "--admission": request.admissions,
-        "--prefix": request.matchers,
-    }
-    if (more := [option for option, value in besides.items() if value]) and made != [ALONE]:
-        raise ConfigError(
-            f"--replicas {','.join(replicas)}: {more[0]} is for one server; replicas have an "
-            "eviction policy alone"
         )
     return made
 

@@ -53,6 +53,25 @@ _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
+class Size(NamedTuple):
+    """What a tier holds.
+
+    Attributes:
+        name: The tier's.
+        pages: How many.
+        page_bytes: Bytes of each, as it is stored.
+    """
+
+    name: str
+    pages: int
+    page_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """All of them."""
+        return self.pages * self.page_bytes
+
+
 @dataclass(frozen=True)
 class ServedTier:
     """A tier of a simulated server.
@@ -99,21 +118,26 @@ class ServedTier:
             )
         return pages
 
+    def size(self, page_bytes: int, block_size: int) -> Size:
+        """What it holds of pages that have so many bytes in the pool."""
+        stored = page_bytes / 2 if self.config.quantise == "fp8" else float(page_bytes)
+        return Size(self.name, self.pages_of(page_bytes, block_size), stored)
+
     def table(self, page_bytes: int, block_size: int, link: int) -> dict[str, Any]:
         """The same for the core."""
         config = self.config
         policy, options = self.eviction.engine_policy(block_size)
         gate, gate_options = self.admission.engine_policy(block_size)
-        stored = page_bytes / 2 if config.quantise == "fp8" else float(page_bytes)
+        size = self.size(page_bytes, block_size)
         return {
             "kind": self.kind,
-            "pages": self.pages_of(page_bytes, block_size),
+            "pages": size.pages,
             "in_flight": config.in_flight,
             "backed_first": config.backed_first,
             "high": config.high,
             "low": config.low,
             "refuses": config.when_full == "refuse",
-            "page_bytes": stored,
+            "page_bytes": size.page_bytes,
             "link": link,
             "break_even": _break_even(config, self.name),
             "eviction": policy,
@@ -154,6 +178,14 @@ class ServedTiers:
             if tier.link not in found or not tier.assumed:
                 found[tier.link] = tier.speed
         return found
+
+    def sizes(self, page_bytes: int, block_size: int) -> list[Size]:
+        """What each holds.
+
+        Raises:
+            ConfigError: A tier holds no page.
+        """
+        return [tier.size(page_bytes, block_size) for tier in self.tiers]
 
     def tables(self, page_bytes: int, block_size: int) -> list[dict[str, Any]]:
         """The tiers for the core; policies are made anew.
