@@ -108,13 +108,16 @@ impl<'a> Scheduler<'a> {
         self.settle_transfers(now)?;
         let mut budget = self.options.max_num_batched_tokens;
         let preempted = self.grow_all(&mut budget)?;
+        let before = self.state(budget);
         if !preempted {
             self.let_in(&mut budget, now)?;
         }
+        // An attempt that failed may have made room, so that the next one does not.
+        let is_settled = before == self.state(budget);
         if self.tiers.is_some() {
             self.prefetch_waiting()?;
         }
-        let mut scheduled = Scheduled { is_steady: !preempted, ..Scheduled::default() };
+        let mut scheduled = Scheduled { is_steady: !preempted && is_settled, ..Scheduled::default() };
         for one in &self.running {
             if one.scheduled > 0 {
                 scheduled.batch.add(one.computed, one.scheduled, one.decodes());
@@ -201,8 +204,7 @@ impl<'a> Scheduler<'a> {
     fn let_in(&mut self, budget: &mut u32, now: f64) -> Result<(), Stopped> {
         let places = self.options.max_num_seqs as usize;
         while *budget > 0 && self.running.len() + self.loading.len() < places {
-            let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
-            let state = (self.cache.manager.now(), self.queue.version, version, *budget);
+            let state = self.state(*budget);
             if self.refused_at == Some(state) {
                 return Ok(());
             }
@@ -257,6 +259,12 @@ impl<'a> Scheduler<'a> {
             self.make_slots(self.running.len() - 1, one.scheduled)?;
         }
         Ok(())
+    }
+
+    /// What decides whether a request can come in.
+    fn state(&self, budget: u32) -> (u64, u64, u64, u32) {
+        let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
+        (self.cache.manager.now(), self.queue.version, version, budget)
     }
 
     fn first_waiter(&mut self) -> Result<Option<Waiter>, Stopped> {
