@@ -47,22 +47,20 @@ def written(path: Path, rng: np.random.Generator, requests: int) -> list[list[in
     return prompts
 
 
-def simulated(path: Path, capacity: int, tiers: list[str]) -> tuple[Hits, dict[str, Any]]:
+def simulated(
+    path: Path, capacity: int, tiers: list[str], **server: Any
+) -> tuple[Hits, dict[str, Any]]:
     """Tokens that each request found in the pool and in each tier, and what was moved."""
     trace = load(str(path), BLOCK).trace
     below = parse_tiers(tiers, Registry())
     assert below is not None
+    links = list(below.links().values())
     raw = _core.serve(
         trace,
-        [
-            {
-                "policy": "lru",
-                "tiers": below.tables(1024, BLOCK),
-                "links": list(below.links().values()),
-            }
-        ],
+        [{"policy": "lru", "tiers": below.tables(1024, BLOCK), "links": links}],
         capacity,
         _core.StepProfile.roofline(host=0.01, weights=0.0, token=1e-4, kv_token=0.0, pair=0.0),
+        **server,
     )
     columns = [raw["cached_tokens"], *(tier["loaded"] for tier in raw["tiers"])]
     return list(zip(*(column.tolist() for column in columns), strict=True)), raw
@@ -131,6 +129,8 @@ def test_hits_by_tier_are_those_of_the_real_tiers(
     found, raw = simulated(path, capacity, texts)
     wanted, moved = real(prompts, lengths, capacity, config)
     assert found == wanted
+    # As a replay of one request at a time has it, too.
+    assert simulated(path, capacity, texts, one_at_a_time=True)[0] == wanted
     assert sum(sum(row[1:]) for row in found) > 0
     # Pages that were moved, too.
     tiers = raw["tiers"]
@@ -204,10 +204,43 @@ def test_a_configuration_is_run_whole(bench: Command, small: Path, tmp_path: Pat
     asked_for = ("--policy", "lru", "--admission", "always", "--capacity", "8", "--tier", "host=9")
     said = [cell["policy"] for cell in cells(bench, "serve", *asked, *asked_for)[:2]]
     assert said == ["lru", "lru over host"]
-    (run,) = cells(bench, "run", *asked)
+    run, over = cells(bench, "run", *asked)
     assert (run["policy"], run["capacity_blocks"]) == (without["policy"], 10)
-    (run,) = cells(bench, "run", *asked, "--policy", "lru", "--capacity", "8")
+    assert over["policy"] == below["policy"]
+    assert sum(over["tier_hit_tokens"].values()) == over["hit_tokens"]
+    run, _ = cells(bench, "run", *asked, "--policy", "lru", "--capacity", "8")
     assert (run["policy"], run["capacity_blocks"]) == ("lru+size:min_tokens=600", 8)
+
+
+def test_a_replay_finds_in_each_tier_what_the_real_tiers_find(
+    bench: Command, tmp_path: Path
+) -> None:
+    prompts = written(tmp_path / "turns.jsonl", np.random.default_rng(5), 80)
+    rows = (tmp_path / "turns.jsonl").read_text().splitlines()
+    lengths = [json.loads(row)["input_length"] for row in rows]
+    admission: dict[str, Any] = {"policy": "write-through"}
+    wanted, _ = real(
+        prompts, lengths, 14, [{"name": "host", "capacity": 24, "admission": admission}]
+    )
+    (tmp_path / "kvframe.toml").write_text(
+        f'[cache]\nblock_size = {BLOCK}\ncapacity = 14\n[eviction]\npolicy = "lru"\n'
+        '[[tiers]]\nname = "host"\ncapacity = 24\n'
+    )
+    asked = ("--trace", "turns.jsonl", "--block-size", BLOCK, "--config", "kvframe.toml")
+    pool, below = cells(bench, "run", *asked)
+    assert (pool["policy"], below["policy"]) == ("lru", "lru over host")
+    sums = dict(
+        zip(("pool", "host"), (sum(row[at] for row in wanted) for at in (0, 1)), strict=True)
+    )
+    assert below["tier_hit_tokens"] == sums
+    assert below["hit_tokens"] == sum(sums.values()) > pool["hit_tokens"]
+    done = bench("run", *asked)
+    assert "14 blocks: lru over host finds " in done.stdout
+    assert (
+        bench("run", *asked, "--format", "csv")
+        .stdout.splitlines()[0]
+        .endswith("_pool,hit_tokens_host")
+    )
 
 
 def test_admission_and_matchers_act_as_in_a_replay(bench: Command, small: Path) -> None:

@@ -119,11 +119,11 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
 /// their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
-/// `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
+/// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, cache_generated=true, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -138,6 +138,7 @@ pub fn serve<'py>(
     priorities: Vec<i32>,
     load: f64,
     closed_loop: bool,
+    one_at_a_time: bool,
     cache_generated: bool,
     preemption: &str,
     join: bool,
@@ -162,6 +163,7 @@ pub fn serve<'py>(
         priorities,
         load,
         closed_loop,
+        one_at_a_time,
         cache_generated,
         preemption: named(py, "preemption", preemption, &preemptions)?,
         join,

@@ -102,6 +102,17 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
+    /// Waits until nothing moves in the tiers.
+    pub fn rest(&mut self) -> Result<(), Stopped> {
+        loop {
+            self.scheduler.settle_transfers(self.now)?;
+            match self.next_transfer() {
+                f64::INFINITY => return Ok(()),
+                next => self.now = self.now.max(next),
+            }
+        }
+    }
+
     fn leave(&mut self, requests: impl Iterator<Item = usize>) {
         for request in requests {
             let record = self.scheduler.records.take(request);

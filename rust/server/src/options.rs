@@ -49,6 +49,9 @@ pub struct ServerOptions {
     /// A turn of a session arrives when the turn before has ended and the trace's time between their
     /// arrivals has passed.
     pub closed_loop: bool,
+    /// A request arrives when the one before it has ended, nothing moves in the tiers any more, and its time has
+    /// come; its answer has one token.
+    pub one_at_a_time: bool,
     /// Blocks that decoding fills become findable, as those of prompts do.
     pub cache_generated: bool,
     /// What becomes of a preempted sequence.
@@ -70,6 +73,7 @@ impl Default for ServerOptions {
             priorities: Vec::new(),
             load: 1.0,
             closed_loop: false,
+            one_at_a_time: false,
             cache_generated: true,
             preemption: Preemption::default(),
             join: false,

@@ -18,6 +18,7 @@ pub(crate) struct Prompts<'a> {
     /// For each request, the turn after it whose prompt goes on from its answer, if one does.
     continued: Vec<Option<usize>>,
     cache_generated: bool,
+    one_token: bool,
 }
 
 /// A key for block `at` of request `i` that no other block has.
@@ -40,6 +41,7 @@ impl<'a> Prompts<'a> {
             metas: metas(trace, &options.priorities),
             continued: Vec::new(),
             cache_generated: options.cache_generated,
+            one_token: options.one_at_a_time,
         };
         if options.cache_generated {
             let goes_on =
@@ -56,7 +58,7 @@ impl<'a> Prompts<'a> {
 
     /// Tokens of its answer: a server samples at least one.
     pub fn answer(&self, i: usize) -> u32 {
-        self.trace.requests[i].output_tokens.max(1)
+        if self.one_token { 1 } else { self.trace.requests[i].output_tokens.max(1) }
     }
 
     /// Tokens whose KV it has at its end: the last one sampled is never computed.

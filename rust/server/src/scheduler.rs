@@ -117,7 +117,8 @@ impl<'a> Scheduler<'a> {
         if self.tiers.is_some() {
             self.prefetch_waiting()?;
         }
-        let mut scheduled = Scheduled { is_steady: !preempted && is_settled, ..Scheduled::default() };
+        let mut scheduled =
+            Scheduled { is_steady: !preempted && is_settled, ..Scheduled::default() };
         for one in &self.running {
             if one.scheduled > 0 {
                 scheduled.batch.add(one.computed, one.scheduled, one.decodes());

@@ -9,7 +9,7 @@ from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
 
 
 def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Table:
@@ -66,7 +66,7 @@ def sentences(cells: Cells) -> list[str]:
         tried = [cell for plan, cell in group.items() if plan.time_factor == 1.0]
         if len(tried) > 1:
             where = f"{name}, load {load:g}, {replicas} replicas of {size} blocks, {policy}"
-            said.append(f"{where}: {_choice(group, tried)}.")
+            said.append(f"{where}: {_choice(group, tried)}{lost(group)}.")
     return said
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from kvframe.bench import admissions, policies
@@ -156,7 +157,25 @@ class ServedTiers:
     @property
     def label(self) -> str:
         """Their names."""
-        return "+".join(tier.name for tier in self.tiers)
+        return "+".join(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """The same, one by one."""
+        return [tier.name for tier in self.tiers]
+
+    @property
+    def identity(self) -> list[dict[str, object]]:
+        """What of them decides which tokens are found."""
+        return [
+            {
+                "config": msgspec.to_builtins(tier.config),
+                "eviction": (tier.eviction.name, tier.eviction.version, tier.eviction.source_hash,
+                             tier.eviction.option_values),
+                "admission": tier.admission.identity,
+            }
+            for tier in self.tiers
+        ]  # fmt: skip
 
     @property
     def told(self) -> str:
