@@ -2079,7 +2079,9 @@ def serve(
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
     load: SupportsFloat | SupportsIndex = 1.0,
     closed_loop: bool = False,
+    one_at_a_time: bool = False,
     cache_generated: bool = True,
+    tell_next_use: bool = False,
     preemption: str = "recompute",
     join: bool = False,
     time_factor: SupportsFloat | SupportsIndex = 1.0,
@@ -2091,7 +2093,7 @@ def serve(
     `engines` has a table for each; several have a `router` before them, which sends each request to one of them
     when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
     their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
-    `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
+    `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
     each fact of the requests; with a router, of all servers together, the server of each request, the tokens
     that the router believed to be cached there, and under `"engines"` what each server counted.
     """

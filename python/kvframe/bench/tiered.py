@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kvframe import _core
 from kvframe.bench.cells import Cell, Plan
@@ -57,7 +58,7 @@ def replay(plan: Plan, tiers: ServedTiers) -> dict[str, Any]:
         name: int(tokens.sum(dtype=np.int64))
         for name, tokens in zip(("pool", *tiers.names), sources, strict=True)
     }
-    hits = np.sum(sources, axis=0, dtype=np.int64)
+    hits: npt.NDArray[np.int64] = np.stack(sources).sum(axis=0, dtype=np.int64)
     half = len(inputs) // 2
     prepared = trace.prepare(plan.mode)
     return {

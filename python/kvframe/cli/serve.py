@@ -117,6 +117,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="A request whose prompt begins with blocks that another one is computing waits for them.",
 )
 @click.option(
+    "--tell-next-use",
+    is_flag=True,
+    help="Requests say when their blocks are used next, as the trace has it; next-use goes by it.",
+)
+@click.option(
     "--closed-loop",
     is_flag=True,
     help="A turn of a session arrives when the turn before has ended and the time between their "

@@ -123,7 +123,7 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -140,6 +140,7 @@ pub fn serve<'py>(
     closed_loop: bool,
     one_at_a_time: bool,
     cache_generated: bool,
+    tell_next_use: bool,
     preemption: &str,
     join: bool,
     time_factor: f64,
@@ -165,6 +166,7 @@ pub fn serve<'py>(
         closed_loop,
         one_at_a_time,
         cache_generated,
+        tell_next_use,
         preemption: named(py, "preemption", preemption, &preemptions)?,
         join,
         time_factor,

@@ -54,6 +54,8 @@ pub struct ServerOptions {
     pub one_at_a_time: bool,
     /// Blocks that decoding fills become findable, as those of prompts do.
     pub cache_generated: bool,
+    /// Requests say when their blocks are used next, whatever the policy.
+    pub tell_next_use: bool,
     /// What becomes of a preempted sequence.
     pub preemption: Preemption,
     /// A request whose prompt begins with blocks that a running one is computing waits for them.
@@ -75,6 +77,7 @@ impl Default for ServerOptions {
             closed_loop: false,
             one_at_a_time: false,
             cache_generated: true,
+            tell_next_use: false,
             preemption: Preemption::default(),
             join: false,
             time_factor: 1.0,

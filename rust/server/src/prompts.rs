@@ -19,6 +19,7 @@ pub(crate) struct Prompts<'a> {
     continued: Vec<Option<usize>>,
     cache_generated: bool,
     one_token: bool,
+    tells_next_use: bool,
 }
 
 /// A key for block `at` of request `i` that no other block has.
@@ -42,6 +43,7 @@ impl<'a> Prompts<'a> {
             continued: Vec::new(),
             cache_generated: options.cache_generated,
             one_token: options.one_at_a_time,
+            tells_next_use: options.tell_next_use,
         };
         if options.cache_generated {
             let goes_on =
@@ -129,7 +131,7 @@ impl<'a> Prompts<'a> {
         let nodes = &shared[..shared.len().min(all).min(own_from as usize)];
         keys.extend(nodes.iter().map(|&node| node_key(node)));
         keys.extend((nodes.len()..all).map(|at| own_key(i, at)));
-        if needs_future {
+        if needs_future || self.tells_next_use {
             let told = prompt.min(nodes.len());
             let from = self.plan.offsets[i] as usize;
             next_use.extend_from_slice(&self.plan.next_uses(self.trace)[from..from + told]);

@@ -78,6 +78,7 @@ class Server:
     feed: Feed = AT_ONCE
     preemption: str = PREEMPTIONS[0]
     join: bool = False
+    tell_next_use: bool = False
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +221,7 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "cache_generated": server.cache_generated,
         "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
         "join": server.join,
+        "tell_next_use": server.tell_next_use,
         "time_factor": plan.time_factor,
     }
 

@@ -171,6 +171,7 @@ class PartCell(msgspec.Struct, frozen=True, kw_only=True):
     computed_tokens: int | None = None
     evictions: int | None = None
     peak_waiting: int | None = None
+    time_factor: float = 1.0
 
 
 def by_replica(plan: ServerPlan, one: Simulated) -> list[PartCell]:
@@ -223,6 +224,7 @@ def _part(
         ttft_p50=felt.p50,
         ttft_p99=felt.p99,
         e2e_mean=quantiles((raw["end"] - raw["arrival"])[done]).mean,
+        time_factor=plan.time_factor,
         **facts,
     )
 

@@ -104,8 +104,8 @@ def _saved(pair: _Pair) -> str:
     hours = pair.below.makespan / 3600
     told = "saved" if saved >= 0 else "more"
     return (
-        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} for each GiB of "
-        f"{size:,.0f}"
+        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} for each of "
+        f"{size:,.0f} GiB"
     )
 
 
