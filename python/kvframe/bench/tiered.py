@@ -16,7 +16,7 @@ from kvframe.bench.server.tiers import ServedTiers
 from kvframe.config.sizes import token_bytes
 
 AT_ONCE = (1e30, 1e30, 0.0)
-"""A link that takes no time: in this order of things nobody waits for one."""
+"""A link that takes no time: no request waits for one here."""
 
 
 def replay(plan: Plan, tiers: ServedTiers) -> dict[str, Any]:

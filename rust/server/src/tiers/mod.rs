@@ -225,7 +225,7 @@ impl Tiers {
                 self.report.tiers[0].read_pages += u64::from(good);
                 self.bring_in(cache, load, good)
             }
-            Errand::SwapIn(back) => self.swapped_in(cache, back),
+            Errand::SwapIn(back) => self.swapped_in(cache, &back),
         }
     }
 

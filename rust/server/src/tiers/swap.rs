@@ -137,7 +137,7 @@ impl Tiers {
     pub(super) fn swapped_in(
         &mut self,
         cache: &mut Cache<'_>,
-        back: Return,
+        back: &Return,
     ) -> Result<(), Stopped> {
         if let Some((ticket, blocks)) = back.load {
             cache.loaded(ticket, blocks)?;
