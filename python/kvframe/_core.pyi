@@ -141,8 +141,7 @@ class Manager:
         answer: tuple[Any | None, SupportsIndex | None] | None = None,
     ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
-        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
+        Admits a request; returns what `AllocationTuple` lists. Keywords override what the request says.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
