@@ -44,8 +44,13 @@ impl Scheduler<'_> {
                 at += 1;
                 continue;
             }
-            let Loading { one, landed, .. } = self.loading.remove(at);
-            let one = self.land(one, &landed.unwrap_or_default())?;
+            let Loading { one, landed, joined } = self.loading.remove(at);
+            let mut landed = landed.unwrap_or_default();
+            if self.cache.manager.num_readable_tokens(one.seq)? < joined {
+                // What it had loaded lay behind what it has lost.
+                landed.tokens.clear();
+            }
+            let one = self.land(one, &landed)?;
             self.running.push(one);
         }
         Ok(())
