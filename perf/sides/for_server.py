@@ -53,7 +53,7 @@ def served(trace: _core.Trace, request: dict[str, Any]) -> dict[str, Any]:
     start, cpu = time.perf_counter(), time.process_time()
     raw = _core.serve(
         trace,
-        request["policy"],
+        [{"policy": request["policy"]}],
         request["blocks"],
         profile,
         every_step=request.get("every_step", False),

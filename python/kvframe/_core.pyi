@@ -141,8 +141,7 @@ class Manager:
         answer: tuple[Any | None, SupportsIndex | None] | None = None,
     ) -> tuple[int, int, int, int, int | None, bool, int, int, int | None]:
         """
-        Admits a request; returns (sequence, cached tokens, tokens with slots, prompt tokens,
-        ticket of a load, whether the other input was found). What is given besides goes over what the request says.
+        Admits a request; returns what `AllocationTuple` lists. Keywords override what the request says.
         """
     def append(self, /, seq: SupportsIndex, ids: Any) -> None:
         """
@@ -2077,80 +2076,35 @@ def rewrite_rows(
 
 def serve(
     trace: Trace,
-    policy: Any,
+    engines: SupportsGetItem[int, Incomplete],
     capacity: SupportsIndex | None,
     profile: StepProfile,
-    options: dict | None = None,
     *,
-    max_num_seqs: SupportsIndex = 256,
-    max_num_batched_tokens: SupportsIndex = 8192,
-    order: str = "fcfs",
-    priorities: SupportsGetItem[int, SupportsIndex] = ...,
-    load: SupportsFloat | SupportsIndex = 1.0,
-    closed_loop: bool = False,
-    cache_generated: bool = True,
-    time_factor: SupportsFloat | SupportsIndex = 1.0,
-    every_step: bool = False,
-    admission: Any | None = None,
-    admission_options: dict | None = None,
-    matcher: Any | None = None,
-    tiers: SupportsGetItem[int, Incomplete] | None = None,
-    links: SupportsGetItem[
-        int,
-        tuple[
-            SupportsFloat | SupportsIndex,
-            SupportsFloat | SupportsIndex,
-            SupportsFloat | SupportsIndex,
-        ],
-    ] = ...,
-    prefetch: SupportsIndex = 0,
+    router: Incomplete | None = None,
     core: dict | None = None,
-) -> dict:
-    """
-    Serves a trace with a simulated server, whose blocks the core holds.
-
-    `policy`, `admission` and `matcher` are as `replay` takes them; `capacity` counts blocks, None holds
-    everything. `priorities` has one for each class of the trace. Times between arrivals are divided by
-    `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column
-    for each fact of the requests.
-
-    `tiers` are tables, `links` (bytes a second up, bytes a second down, seconds), and `prefetch` so many requests at the
-    front of the queue have their pages brought to host memory. `core` has further options of the manager.
-    """
-
-def serve_fleet(
-    trace: Trace,
-    policies: SupportsGetItem[int, Any],
-    capacity: SupportsIndex | None,
-    profile: StepProfile,
-    options: dict | None = None,
-    *,
-    routing: str = "round-robin",
-    queue_weight: SupportsFloat | SupportsIndex = 1.0,
-    event_delay: SupportsFloat | SupportsIndex = 0.0,
-    event_loss: SupportsFloat | SupportsIndex = 0.0,
-    seed: SupportsIndex = 0,
-    counts_copies: bool = False,
     max_num_seqs: SupportsIndex = 256,
     max_num_batched_tokens: SupportsIndex = 8192,
     order: str = "fcfs",
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
     load: SupportsFloat | SupportsIndex = 1.0,
     closed_loop: bool = False,
+    one_at_a_time: bool = False,
     cache_generated: bool = True,
+    tell_next_use: bool = False,
+    preemption: str = "recompute",
+    join: bool = False,
     time_factor: SupportsFloat | SupportsIndex = 1.0,
     every_step: bool = False,
 ) -> dict:
     """
-    Serves a trace with several simulated engines on one clock, each with a core of its own, and a router that
-    sends each request to one of them when it arrives.
+    Serves a trace with simulated servers, whose blocks the core holds.
 
-    `policies` has a policy for each engine, each as `serve` takes one; `capacity` counts the blocks of each.
-    `queue_weight` says what a token that is waited for weighs beside one that is computed, where `routing` is
-    `"prefix"`; the router then goes by the engines' events, which reach it `event_delay` seconds late, but for
-    a share of `event_loss`. With `counts_copies`, engines know how many others hold a block. The rest is as in
-    `serve`. Returns what `serve` returns, of all engines together; the engine of each request, and the tokens
-    that the router believed to be cached there; and under `"engines"` what each engine counted.
+    `engines` has a table for each; several have a `router` before them, which sends each request to one of them
+    when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
+    their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
+    `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
+    each fact of the requests; with a router, of all servers together, the server of each request, the tokens
+    that the router believed to be cached there, and under `"engines"` what each server counted.
     """
 
 def session_id(session: SupportsIndex | str) -> int:

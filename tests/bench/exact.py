@@ -34,16 +34,19 @@ def most_hits(
     *,
     bypass: bool,
     worth: Callable[[int], int] = int,
+    limits: Sequence[int] | None = None,
 ) -> int:
     """Blocks hit at best, one request at a time; with ``bypass`` a block may stay out.
 
-    ``worth`` of a number of blocks is what a hit of so many counts.
+    ``worth`` of a number of blocks is what a hit of so many counts. A request hits at most what
+    ``limits`` says of it.
     """
     states: dict[Cache, int] = {frozenset(): 0}
-    for chain in chains:
+    for at, chain in enumerate(chains):
+        limit = len(chain) if limits is None else limits[at]
         after: dict[Cache, int] = {}
         for cache, hits in states.items():
-            found = hits + worth(hit(cache, chain))
+            found = hits + worth(min(hit(cache, chain), limit))
             for left in _inserted(cache, chain, parents, capacity, bypass):
                 after[left] = max(after.get(left, 0), found)
         states = after

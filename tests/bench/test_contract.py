@@ -27,7 +27,7 @@ CONTRACT = {
 EXTRA = {
     "block_hit_rate", "mean_request_hit_rate", "gap_closed", "admission", "admission_dropped",
     "prefix", "rejected", "mean_ttft_seconds", "p95_ttft_seconds", "load", "arrival_seed",
-    "metrics", "misses",
+    "metrics", "misses", "tiers", "tier_hit_tokens",
 }  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_csv_holds_the_same_cells(bench: Command, small: Path) -> None:
                  "csv")  # fmt: skip
     lru, bound = csv.DictReader(io.StringIO(done.stdout))
     metrics = {one.name for one in BUILTIN}
-    assert set(lru) == (CONTRACT | EXTRA | metrics) - {"metrics", "misses"}
+    assert set(lru) == (CONTRACT | EXTRA | metrics) - {"metrics", "misses", "tier_hit_tokens"}
     assert (lru["capacity_blocks"], bound["capacity_blocks"]) == ("2", "")
 
 

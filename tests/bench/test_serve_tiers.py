@@ -47,18 +47,20 @@ def written(path: Path, rng: np.random.Generator, requests: int) -> list[list[in
     return prompts
 
 
-def simulated(path: Path, capacity: int, tiers: list[str]) -> tuple[Hits, dict[str, Any]]:
+def simulated(
+    path: Path, capacity: int, tiers: list[str], **server: Any
+) -> tuple[Hits, dict[str, Any]]:
     """Tokens that each request found in the pool and in each tier, and what was moved."""
     trace = load(str(path), BLOCK).trace
     below = parse_tiers(tiers, Registry())
     assert below is not None
+    links = list(below.links().values())
     raw = _core.serve(
         trace,
-        "lru",
+        [{"policy": "lru", "tiers": below.tables(1024, BLOCK), "links": links}],
         capacity,
         _core.StepProfile.roofline(host=0.01, weights=0.0, token=1e-4, kv_token=0.0, pair=0.0),
-        tiers=below.tables(1024, BLOCK),
-        links=list(below.links().values()),
+        **server,
     )
     columns = [raw["cached_tokens"], *(tier["loaded"] for tier in raw["tiers"])]
     return list(zip(*(column.tolist() for column in columns), strict=True)), raw
@@ -127,6 +129,8 @@ def test_hits_by_tier_are_those_of_the_real_tiers(
     found, raw = simulated(path, capacity, texts)
     wanted, moved = real(prompts, lengths, capacity, config)
     assert found == wanted
+    # As a replay of one request at a time has it, too.
+    assert simulated(path, capacity, texts, one_at_a_time=True)[0] == wanted
     assert sum(sum(row[1:]) for row in found) > 0
     # Pages that were moved, too.
     tiers = raw["tiers"]
@@ -200,10 +204,43 @@ def test_a_configuration_is_run_whole(bench: Command, small: Path, tmp_path: Pat
     asked_for = ("--policy", "lru", "--admission", "always", "--capacity", "8", "--tier", "host=9")
     said = [cell["policy"] for cell in cells(bench, "serve", *asked, *asked_for)[:2]]
     assert said == ["lru", "lru over host"]
-    (run,) = cells(bench, "run", *asked)
+    run, over = cells(bench, "run", *asked)
     assert (run["policy"], run["capacity_blocks"]) == (without["policy"], 10)
-    (run,) = cells(bench, "run", *asked, "--policy", "lru", "--capacity", "8")
+    assert over["policy"] == below["policy"]
+    assert sum(over["tier_hit_tokens"].values()) == over["hit_tokens"]
+    run, _ = cells(bench, "run", *asked, "--policy", "lru", "--capacity", "8")
     assert (run["policy"], run["capacity_blocks"]) == ("lru+size:min_tokens=600", 8)
+
+
+def test_a_replay_finds_in_each_tier_what_the_real_tiers_find(
+    bench: Command, tmp_path: Path
+) -> None:
+    prompts = written(tmp_path / "turns.jsonl", np.random.default_rng(5), 80)
+    rows = (tmp_path / "turns.jsonl").read_text().splitlines()
+    lengths = [json.loads(row)["input_length"] for row in rows]
+    admission: dict[str, Any] = {"policy": "write-through"}
+    wanted, _ = real(
+        prompts, lengths, 14, [{"name": "host", "capacity": 24, "admission": admission}]
+    )
+    (tmp_path / "kvframe.toml").write_text(
+        f'[cache]\nblock_size = {BLOCK}\ncapacity = 14\n[eviction]\npolicy = "lru"\n'
+        '[[tiers]]\nname = "host"\ncapacity = 24\n'
+    )
+    asked = ("--trace", "turns.jsonl", "--block-size", BLOCK, "--config", "kvframe.toml")
+    pool, below = cells(bench, "run", *asked)
+    assert (pool["policy"], below["policy"]) == ("lru", "lru over host")
+    sums = dict(
+        zip(("pool", "host"), (sum(row[at] for row in wanted) for at in (0, 1)), strict=True)
+    )
+    assert below["tier_hit_tokens"] == sums
+    assert below["hit_tokens"] == sum(sums.values()) > pool["hit_tokens"]
+    done = bench("run", *asked)
+    assert "14 blocks: lru over host finds " in done.stdout
+    assert (
+        bench("run", *asked, "--format", "csv")
+        .stdout.splitlines()[0]
+        .endswith("_pool,hit_tokens_host")
+    )
 
 
 def test_admission_and_matchers_act_as_in_a_replay(bench: Command, small: Path) -> None:
@@ -253,3 +290,69 @@ def test_below_the_break_even_length_nothing_is_loaded(bench: Command, again: Pa
     # 64 MiB take 6.7 s, and their tokens are computed in 30 ms.
     assert loaded(f"{slow},break_even=auto") == (0, None)
     assert loaded(f"{fast},break_even=100000")[0] == 0
+
+
+def test_replicas_have_tiers_policies_and_the_configuration(
+    bench: Command, again: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kvframe.toml").write_text(CONFIG)
+    asked = ("--trace", again.name, "--replicas", "1,2", "--config", "kvframe.toml")
+    found = [cell for cell in cells(bench, "serve", *asked) if cell["time_factor"] == 1.0]
+    alone = "slru:protected_uses=3+size:min_tokens=600"
+    assert [(cell["replicas"], cell["policy"]) for cell in found] == [
+        (1, alone), (1, f"{alone} over dram"), (2, alone), (2, f"{alone} over dram"),
+    ]  # fmt: skip
+    assert found[3]["tier_bytes"]["dram"] == 2 * found[1]["tier_bytes"]["dram"] > 0
+    # A router that knows who holds a prefix: the second prompt goes elsewhere.
+    routed = ("--replicas", "2", "--routing", "prefix", "--policy", "lru", "--capacity", "3")
+    near = ("--trace", again.name, *routed, "--tier", "host=8")
+    assert cells(bench, "serve", *near)[1]["tier_hit_tokens"] == {"pool": 1024, "host": 0}
+
+
+def test_a_preempted_sequence_is_swapped(bench: Command, tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 1000, "output_length": 700, "hash_ids": [at]}
+        for at in (1, 2)
+    ]
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ("--trace", "two.jsonl", "--policy", "lru", "--capacity", "4")
+    tier = ("--tier", "host=8,read=50GB/s,write=50GB/s,latency=20us,admission=second-use")
+    again, swapped, chosen = (
+        cells(bench, "serve", *asked, *tier, "--preemption", how)[1]
+        for how in ("recompute", "swap", "auto")
+    )
+    assert (again["preemptions"], again["swaps"], again["swapped_bytes"]) == (1, 0, 0)
+    assert (swapped["swaps"], swapped["recomputed_tokens"]) == (1, 0)
+    assert swapped["swapped_bytes"] > 0
+    assert again["recomputed_tokens"] > 0
+    # 50 GB/s bring 1,500 tokens back in a part of the time that computing them takes.
+    assert chosen["e2e_mean"] == swapped["e2e_mean"] < again["e2e_mean"]
+    refused = bench("serve", *asked, "--preemption", "swap")
+    assert (refused.returncode, "add --tier host=SIZE" in refused.stderr) == (2, True)
+
+
+def test_a_request_joins_the_prefix_that_another_computes(bench: Command, tmp_path: Path) -> None:
+    row = {"timestamp": 0, "input_length": 1100, "output_length": 1, "hash_ids": [1, 2, 3]}
+    (tmp_path / "twins.jsonl").write_text((json.dumps(row) + "\n") * 2)
+    asked = ("--trace", "twins.jsonl", "--policy", "lru", "--capacity", "8")
+    alone, joined = cells(bench, "serve", *asked)[0], cells(bench, "serve", *asked, "--join")[0]
+    assert (alone["joined_tokens"], joined["joined_tokens"]) == (0, 1024)
+    assert alone["prefill_tokens"] - joined["prefill_tokens"] == 1024
+    refused = bench("serve", *asked, "--join", "--profile", "fixed")
+    assert (refused.returncode, "--join: the server of --profile fixed" in refused.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_a_flood_survives_other_step_times_or_not(bench: Command, tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": at * 50, "input_length": 1100, "output_length": 4, "hash_ids": [at, 99 + at],
+         "type": "ab"[at % 2]}
+        for at in range(40)
+    ]  # fmt: skip
+    (tmp_path / "classes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ("--trace", "classes.jsonl", "--policy", "lru", "--capacity", "30", "--flood", "a=20")
+    *_, last = bench("serve", *asked).stdout.splitlines()
+    assert "when a comes 20 times as often, b finds" in last
+    assert "step times" in last

@@ -17,9 +17,14 @@ from kvframe.registry import Registry
 from .test_steps import assert_same
 from .traffic import BLOCK, roofline, rows, serve, small
 
+ROUTER = ("routing", "queue", "delay", "loss", "seed", "counts_copies")
+
 
 def fleet(trace: _core.Trace, policies: list[object], capacity: int, **how: Any) -> dict[str, Any]:
-    got: dict[str, Any] = _core.serve_fleet(trace, policies, capacity, roofline(), **how)
+    router = {"routing": "round-robin", **{name: how.pop(name) for name in ROUTER if name in how}}
+    engines = [{"policy": policy} for policy in policies]
+    profile = how.pop("profile", None) or roofline()
+    got: dict[str, Any] = _core.serve(trace, engines, capacity, profile, router=router, **how)
     return got
 
 
@@ -57,8 +62,8 @@ def test_prefixes_reuse_most_and_late_or_lost_events_reuse_less() -> None:
     trace = load("synthetic").trace
     how = {"load": 0.5, "routing": "prefix"}
     known = fleet(trace, ["lru"] * 4, 1000, **how)
-    late = fleet(trace, ["lru"] * 4, 1000, event_delay=60.0, **how)
-    lost = fleet(trace, ["lru"] * 4, 1000, event_loss=0.5, **how)
+    late = fleet(trace, ["lru"] * 4, 1000, delay=60.0, **how)
+    lost = fleet(trace, ["lru"] * 4, 1000, loss=0.5, **how)
     spread = fleet(trace, ["lru"] * 4, 1000, load=0.5)
     assert reused(spread) < min(reused(late), reused(lost))
     assert max(reused(late), reused(lost)) < reused(known)
@@ -71,7 +76,7 @@ def test_prefixes_reuse_most_and_late_or_lost_events_reuse_less() -> None:
 
 
 def test_the_same_twice_and_another_seed_loses_others() -> None:
-    how: dict[str, Any] = {"routing": "prefix", "event_loss": 0.3, "event_delay": 0.01}
+    how: dict[str, Any] = {"routing": "prefix", "loss": 0.3, "delay": 0.01}
     one = fleet(small(), ["lru"] * 3, 60, seed=1, **how)
     assert_same(one, fleet(small(), ["lru"] * 3, 60, seed=1, **how))
     other = fleet(small(), ["lru"] * 3, 60, seed=2, **how)
@@ -92,9 +97,12 @@ def test_policies_see_how_many_others_hold_a_block() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"routing": "random"}, 'routing = "random": must be round-robin, least-loaded, prefix or'),
-        ({"event_loss": 1.5}, "event_loss = 1.5: must be 0 to 1"),
-        ({"event_delay": -1.0}, "event_delay = -1: must be 0 or more"),
+        (
+            {"routing": "random"},
+            'routing = "random": must be one of round-robin, least-loaded, prefix, session',
+        ),
+        ({"loss": 1.5}, "loss = 1.5: must be 0 to 1"),
+        ({"delay": -1.0}, "delay = -1: must be 0 or more"),
         ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
     ],
 )
@@ -104,11 +112,13 @@ def test_impossible_fleets_are_refused(how: dict[str, Any], message: str) -> Non
 
 
 def test_no_servers_and_fixed_rates_are_refused() -> None:
-    with pytest.raises(UsageError, match="0 policies: must be 1 to 64, one an engine"):
+    with pytest.raises(UsageError, match="0 engines: must be 1, or up to 64 behind a router"):
         fleet(small(), [], 80)
+    with pytest.raises(UsageError, match="2 engines: must be 1, or up to 64 behind a router"):
+        _core.serve(small(), [{"policy": "lru"}] * 2, 80, roofline())
     fixed = _core.StepProfile.fixed(prefill=20_000.0, decode=0.005)
-    with pytest.raises(UsageError, match="at fixed rates there are no steps, and no fleet"):
-        _core.serve_fleet(small(), ["lru"] * 2, 80, fixed)
+    with pytest.raises(UsageError, match="at fixed rates there are no steps, and no router"):
+        fleet(small(), ["lru"] * 2, 80, profile=fixed)
 
 
 def test_a_flood_brings_other_prompts_of_one_class() -> None:

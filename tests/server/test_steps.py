@@ -12,7 +12,7 @@ from kvframe import _core
 from kvframe.bench.traces import load
 from kvframe.errors import UsageError
 
-from .traffic import BLOCK, roofline, serve, small
+from .traffic import BLOCK, serve, small
 
 CLOCK = ("seconds",)
 SERVERS: list[dict[str, Any]] = [
@@ -89,9 +89,13 @@ def test_the_important_class_comes_first() -> None:
     [
         ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
         ({"load": 0.0}, "load = 0: must be above 0"),
-        ({"order": "random"}, 'order = "random": must be fcfs, priority, shortest or longest-'),
+        ({"preemption": "no"}, 'preemption = "no": must be one of recompute, swap, auto'),
+        (
+            {"order": "random"},
+            'order = "random": must be one of fcfs, priority, shortest, longest-',
+        ),
     ],
 )
 def test_impossible_servers_are_refused(server: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("(", r"\(")):
-        _core.serve(small(), "lru", 80, roofline(), **server)
+        serve(small(), "lru", 80, **server)

@@ -9,6 +9,8 @@ from typing import Any
 from kvframe import _core
 
 BLOCK = 16
+ENGINE = ("options", "admission", "admission_options", "matcher", "tiers", "links", "prefetch")
+"""What a server has of its own; the rest is said of all."""
 
 
 def rows() -> str:
@@ -37,5 +39,7 @@ def roofline() -> _core.StepProfile:
 
 def serve(trace: _core.Trace, policy: str, capacity: int, **server: Any) -> dict[str, Any]:
     profile = server.pop("profile", None) or roofline()
-    got: dict[str, Any] = _core.serve(trace, policy, capacity, profile, **server)
+    options = {name: server.pop(name) for name in ENGINE if name in server}
+    engine = {"policy": policy, **options}
+    got: dict[str, Any] = _core.serve(trace, [engine], capacity, profile, **server)
     return got

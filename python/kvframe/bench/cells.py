@@ -14,6 +14,7 @@ from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.metrics import Metric, Served
 from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.policies import Choice
+from kvframe.bench.server.tiers import ServedTiers
 from kvframe.bench.traces import Source
 
 
@@ -33,7 +34,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     to the first token; ``load`` divides the trace's times there, and ``arrival_seed`` drew the
     arrivals anew where it is not 0. ``metrics`` are those of `kvframe.bench.metrics`; None where
     there is nothing to count. ``misses`` says in tokens why prompt tokens were computed
-    (`kvframe.bench.misses`), None where the optimum did not run at this capacity.
+    (`kvframe.bench.misses`), None where the optimum did not run at this capacity. ``tiers`` names
+    those below the pool; ``tier_hit_tokens`` were found in each, and in the ``pool``. Such a cell
+    stands beside the optimum of the pool alone: it has no ``gap_closed`` and no ``misses``.
     """
 
     trace: str
@@ -65,6 +68,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     arrival_seed: int = 0
     metrics: dict[str, float | None] = {}
     misses: dict[str, int] | None = None
+    tiers: str = ""
+    tier_hit_tokens: dict[str, int] = {}
 
 
 class Measured(NamedTuple):
@@ -97,9 +102,15 @@ class Plan:
     matcher: Matcher | None = None
     content: bool = False
     configured: Configured | None = None
+    tiers: ServedTiers | None = None
 
     @property
     def label(self) -> str:
+        """The policies of the pool, and the tiers below it where there are such."""
+        return f"{self.above} over {self.tiers.label}" if self.tiers else self.above
+
+    @property
+    def above(self) -> str:
         """The eviction policy, with admission policy and prefix matcher where there are such."""
         gate = "" if self.admission is None else f"+{self.admission.label}"
         return self.policy.label + gate + ("" if self.matcher is None else f"/{self.matcher.label}")
@@ -138,6 +149,7 @@ class Plan:
             **({} if self.admission is None else {"admission": self.admission.identity}),
             **({} if self.matcher is None else {"prefix": self.matcher.identity}),
             **({} if self.configured is None else {"core": self.configured.identity(size)}),
+            **({} if self.tiers is None else {"tiers": self.tiers.identity}),
         }
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from kvframe.bench import (
     policies,
     render,
     report,
+    tiered,
 )
 from kvframe.bench.arrivals import coarsened
 from kvframe.bench.build import build_name
-from kvframe.bench.cells import Cell
+from kvframe.bench.cells import Cell, Plan
 from kvframe.bench.configured import configured
 from kvframe.bench.estimate import Estimate, estimate, future_bytes, told_future
 from kvframe.bench.executors import executor
@@ -31,6 +32,7 @@ from kvframe.bench.progress import Progress
 from kvframe.bench.remarks import remarks
 from kvframe.bench.results import ResultStore
 from kvframe.bench.run import Outcome, run
+from kvframe.bench.server.tiers import ServedTiers, configured_tiers
 from kvframe.bench.shards import of_shard
 from kvframe.bench.traces import ReadOptions, read
 from kvframe.bench.verdict import Verdict, judge, with_gap_closed
@@ -158,12 +160,8 @@ class Job:
         )
         if found is not None:
             self._remarks += found.remarks([s.trace.block_size for s in sources])
-            if found.resolved.tiers:
-                self._remarks.append(
-                    "[[tiers]]: pages need time to move, and a replay of one request at a time has "
-                    "none: `kvframe bench serve --config` runs them."
-                )
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
+            self.plans += self._with_tiers(configured_tiers(found.resolved))
         if request.content:
             self.plans = [dataclasses.replace(plan, content=True) for plan in self.plans]
         if request.shard is not None:
@@ -195,8 +193,9 @@ class Job:
             outcome = run(self.plans, store, progress, execute, self._metrics)
         finally:
             progress.clear()
-        cells = {plan: outcome.cells[plan] for plan in self.plans if plan in outcome.cells}
-        outcome.cells = with_misses(with_gap_closed(cells))
+        done = {plan: outcome.cells[plan] for plan in self.plans if plan in outcome.cells}
+        filled = with_misses(with_gap_closed(_pools(done)))
+        outcome.cells = {plan: filled.get(plan, cell) for plan, cell in done.items()}
         if store is not None:
             verdicts = [render.told_verdict(one) for one in self.verdicts(outcome).values()]
             record = self._record(command, outcome, build)
@@ -220,14 +219,34 @@ class Job:
 
     def _notes(self, outcome: Outcome) -> list[str]:
         """Remarks on this run's options and on what its policies had to go by."""
-        return [*self._remarks, *remarks(outcome.cells, outcome.requests)]
+        pools = remarks(_pools(outcome.cells), outcome.requests)
+        return [*self._remarks, *pools, *tiered.sentences(outcome.cells)]
+
+    def _with_tiers(self, below: ServedTiers | None) -> list[Plan]:
+        """The cells that were asked for, once more with tiers; in engine mode alone."""
+        if below is None:
+            return []
+        if any(plan.mode != "engine" for plan in self.plans):
+            self._remarks.append(
+                "[[tiers]]: with them, requests come one at a time, in engine mode; `kvframe bench "
+                "serve --config` has them by the clock."
+            )
+        self._remarks.append(
+            "Tiers: a request comes when nothing moves any more, so that speeds of links play no "
+            "part."
+        )
+        return [
+            dataclasses.replace(plan, tiers=below)
+            for plan in self.plans
+            if plan.asked and plan.mode == "engine" and not plan.policy.replay_only
+        ]
 
     def verdicts(self, outcome: Outcome) -> dict[report.Group, Verdict]:
         """What is better than lru, for each trace and mode; made once."""
         if self._verdicts is None:
             self._verdicts = {
                 place: judge(rows, outcome.requests, self.request.warm_up)
-                for place, rows in report.grouped(outcome.cells).items()
+                for place, rows in report.grouped(_pools(outcome.cells)).items()
             }
         return self._verdicts
 
@@ -300,3 +319,8 @@ class Job:
             "reused": outcome.reused,
             "unfinished": [str(plan) for plan in self.plans if plan not in outcome.cells],
         }
+
+
+def _pools(cells: Mapping[Plan, Cell]) -> dict[Plan, Cell]:
+    """Those without tiers, which can be compared with the optimum."""
+    return {plan: cell for plan, cell in cells.items() if plan.tiers is None}

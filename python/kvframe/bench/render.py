@@ -61,15 +61,18 @@ def comma_separated(cells: Sequence[Cell]) -> str:
     """A header line and a line a cell; an absent number is an empty field."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    nested = {"metrics", "misses"}
+    nested = {"metrics", "misses", "tier_hit_tokens"}
     fields = [name for name in Cell.__struct_fields__ if name not in nested]
     metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
     reasons = list(dict.fromkeys(name for cell in cells for name in cell.misses or ()))
-    writer.writerow([*fields, *metrics, *(f"miss_{name}" for name in reasons)])
+    tiers = list(dict.fromkeys(name for cell in cells for name in cell.tier_hit_tokens))
+    named = [*(f"miss_{name}" for name in reasons), *(f"hit_tokens_{name}" for name in tiers)]
+    writer.writerow([*fields, *metrics, *named])
     for cell in cells:
         row = [getattr(cell, name) for name in fields]
         row += [cell.metrics.get(name) for name in metrics]
-        writer.writerow([*row, *((cell.misses or {}).get(name) for name in reasons)])
+        row += [(cell.misses or {}).get(name) for name in reasons]
+        writer.writerow([*row, *(cell.tier_hit_tokens.get(name) for name in tiers)])
     return out.getvalue()
 
 

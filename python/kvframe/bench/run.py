@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from kvframe import _core
+from kvframe.bench import tiered
 from kvframe.bench.admissions import KEEP_ALL
 from kvframe.bench.cells import Cell, Measured, Plan
 from kvframe.bench.content import Content, content
@@ -67,23 +68,8 @@ def measure(plan: Plan) -> Measured:
     Raises:
         KVFrameError: the policy misbehaved or the core refused the cell.
     """
-    size, gate = plan.source.trace.block_size, plan.admission
-    policy, options = plan.policy.engine_policy(size)
-    admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
-    matcher = plan.matcher.engine_policy(size) if plan.matcher is not None else None
-    raw = _core.replay(
-        plan.source.trace,
-        policy,
-        plan.capacity,
-        plan.mode,
-        options,
-        per_request=True,
-        log=plan.content,
-        admission=admission,
-        admission_options=gate_options,
-        matcher=matcher,
-        core=plan.configured.core(size) if plan.configured is not None else None,
-    )
+    gate = plan.admission
+    raw = _replay(plan) if plan.tiers is None else tiered.replay(plan, plan.tiers)
     got = msgspec.convert(raw, _Replay)
     cell = Cell(
         trace=plan.source.name,
@@ -112,9 +98,32 @@ def measure(plan: Plan) -> Measured:
         p95_ttft_seconds=got.p95_ttft_seconds if plan.mode == "timed" else None,
         load=plan.source.load,
         arrival_seed=plan.source.arrival_seed,
+        tiers="" if plan.tiers is None else plan.tiers.told,
+        tier_hit_tokens=raw.get("tier_hit_tokens", {}),
     )
-    held = content(raw["events"]) if plan.content else None
+    held = content(raw["events"]) if "events" in raw else None
     return Measured(cell, _requests(raw), held)
+
+
+def _replay(plan: Plan) -> dict[str, Any]:
+    size, gate = plan.source.trace.block_size, plan.admission
+    policy, options = plan.policy.engine_policy(size)
+    admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
+    matcher = plan.matcher.engine_policy(size) if plan.matcher is not None else None
+    raw: dict[str, Any] = _core.replay(
+        plan.source.trace,
+        policy,
+        plan.capacity,
+        plan.mode,
+        options,
+        per_request=True,
+        log=plan.content,
+        admission=admission,
+        admission_options=gate_options,
+        matcher=matcher,
+        core=plan.configured.core(size) if plan.configured is not None else None,
+    )
+    return raw
 
 
 def _requests(raw: dict[str, Any]) -> RequestOutcomes:

@@ -24,6 +24,7 @@ from kvframe.cli import INTERRUPTED, NearestGroup
 from kvframe.cli.answer import answer_command
 from kvframe.cli.compare import compare
 from kvframe.cli.curve import curve
+from kvframe.cli.experiment import experiment
 from kvframe.cli.reading import reading
 from kvframe.cli.report import plot, report
 from kvframe.cli.reuse import reuse
@@ -312,6 +313,7 @@ bench.add_command(curve)
 bench.add_command(tune)
 bench.add_command(serve)
 bench.add_command(verify)
+bench.add_command(experiment)
 bench.add_command(report)
 bench.add_command(plot)
 

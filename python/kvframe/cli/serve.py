@@ -3,140 +3,123 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from kvframe.bench.build import debug_warning
+from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
 from kvframe.bench.server.job import ORDERS, POLICIES, ServerJob, ServerRequest
 from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
 
+F = TypeVar("F", bound=Callable[..., Any])
 NUMBER = click.IntRange(1, 2**31)
 
 
+def asked(flag: str, metavar: str, told: str, field: str = "", **more: Any) -> Callable[[F], F]:
+    """An option whose default is that of `ServerRequest`; ``field`` is its name there."""
+    name = field or flag.removeprefix("--").replace("-", "_")
+    default = getattr(ServerRequest, name)
+    return click.option(
+        flag,
+        name,
+        metavar=metavar,
+        default=default,
+        show_default=bool(default),
+        multiple=isinstance(default, tuple),
+        help=told,
+        **more,
+    )
+
+
+POLICY = "PLUGIN[:OPTION=VALUE,...]"
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
 @click.command(short_help="Simulate a server: latency and goodput under policies, at loads.")
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    metavar="NAME|FILE|-",
-    default=ServerRequest.traces,
-    show_default=True,
-    help="As for `kvframe bench run`.",
-)
-@click.option(
+@asked("--trace", "NAME|FILE|-", "As for `kvframe bench run`.", "traces")
+@asked(
     "--policy",
+    POLICY,
+    f"As for `kvframe bench run`.  [default: that of --config; without one {', '.join(POLICIES)}]",
     "policies",
-    multiple=True,
-    metavar="PLUGIN[:OPTION=VALUE,...]",
-    help="As for `kvframe bench run`.  [default: that of --config; without one "
-    f"{', '.join(POLICIES)}]",
 )
-@click.option(
-    "--admission",
-    "admissions",
-    multiple=True,
-    metavar="PLUGIN[:OPTION=VALUE,...]",
-    help="As for `kvframe bench run`.",
-)
-@click.option(
-    "--prefix",
-    "matchers",
-    multiple=True,
-    metavar="PLUGIN[:OPTION=VALUE,...]",
-    help="As for `kvframe bench run`.",
-)
-@click.option(
+@asked("--admission", POLICY, "As for `kvframe bench run`.", "admissions")
+@asked("--prefix", POLICY, "As for `kvframe bench run`.", "matchers")
+@asked(
     "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.toml",
-    help="Run what serving code would be made from: policies, capacity, groups, tiers. Other "
-    "options come before it.",
+    "FILE.toml",
+    "Run what serving code would be made from: policies, capacity, groups, tiers. Other options "
+    "come before it.",
+    type=FILE,
 )
-@click.option(
+@asked(
     "--tier",
+    "host|disk|remote=SIZE[,KEY=VALUE,...]",
+    "A tier below the pool, the nearest first; keys as in [[tiers]]: read, write, latency, link, "
+    "eviction, admission, break_even and more. Servers without tiers run beside it.",
     "tiers",
-    multiple=True,
-    metavar="host|disk|remote=SIZE[,KEY=VALUE,...]",
-    help="A tier below the pool, the nearest first; keys as in [[tiers]]: read, write, latency, "
-    "link, eviction, admission, break_even and more. Servers without tiers run beside it.",
 )
-@click.option(
+@asked(
     "--prefetch",
+    "N",
+    "Requests at the front of the queue whose pages come from lower tiers to host memory while "
+    "they wait.",
     type=click.IntRange(0, 2**31),
-    metavar="N",
-    default=ServerRequest.prefetch,
-    show_default=True,
-    help="Requests at the front of the queue whose pages come from lower tiers to host memory "
-    "while they wait.",
 )
-@click.option(
+@asked(
     "--capacity",
-    "capacities",
-    multiple=True,
-    metavar="BLOCKS|SIZE",
-    help="Blocks of the trace, or a size such as '40 GiB'.  [default: what --card holds beside the "
+    "BLOCKS|SIZE",
+    "Blocks of the trace, or a size such as '40 GiB'.  [default: what --card holds beside the "
     "weights or --config says; without either 2000]",
+    "capacities",
 )
-@click.option(
-    "--load",
-    "loads",
-    multiple=True,
-    metavar="FACTOR",
-    default=ServerRequest.loads,
-    show_default=True,
-    help="The trace's requests a second times this.",
-)
-@click.option(
+@asked("--load", "FACTOR", "The trace's requests a second times this.", "loads")
+@asked(
     "--profile",
-    metavar="fixed|roofline[:OPTION=VALUE,...]|FILE.csv",
-    default=ServerRequest.profile,
-    show_default=True,
-    help="How long a step takes: two rates, terms of the card and the model, or measured steps.",
+    "fixed|roofline[:OPTION=VALUE,...]|FILE.csv",
+    "How long a step takes: two rates, terms of the card and the model, or measured steps.",
 )
-@click.option(
+@asked(
     "--card",
-    metavar="NAME[:OPTION=VALUE,...]",
-    help="The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops change its "
-    "data sheet.",
+    "NAME[:OPTION=VALUE,...]",
+    "The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops change its data "
+    "sheet.",
 )
-@click.option(
+@asked(
     "--model-shape",
-    metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
-    help="The model; heads=N and weight_bytes=N as well.  [default: KV as [model] of --config has "
-    f"it; otherwise {DEFAULT}]",
+    "layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
+    "The model; heads=N and weight_bytes=N as well.  [default: KV as [model] of --config has it; "
+    f"otherwise {DEFAULT}]",
 )
-@click.option(
-    "--max-num-seqs",
-    type=NUMBER,
-    metavar="N",
-    default=ServerRequest.max_num_seqs,
-    show_default=True,
-    help="Sequences that run at once, at most.",
-)
-@click.option(
-    "--max-num-batched-tokens",
-    type=NUMBER,
-    metavar="TOKENS",
-    default=ServerRequest.max_num_batched_tokens,
-    show_default=True,
-    help="Tokens that a step computes, at most.",
-)
-@click.option(
-    "--order",
-    metavar="|".join(ORDERS),
-    default=ServerRequest.order,
-    show_default=True,
-    help="Which waiting request comes in first.",
-)
-@click.option(
+@asked("--max-num-seqs", "N", "Sequences that run at once, at most.", type=NUMBER)
+@asked("--max-num-batched-tokens", "TOKENS", "Tokens that a step computes, at most.", type=NUMBER)
+@asked("--order", "|".join(ORDERS), "Which waiting request comes in first.")
+@asked(
     "--class-priority",
-    metavar="CLASS=N,...",
-    help="For --order priority: of each class of the trace; larger comes first.",
+    "CLASS=N,...",
+    "For --order priority: of each class of the trace; larger comes first.",
+)
+@asked(
+    "--preemption",
+    "|".join(PREEMPTIONS),
+    "What becomes of a sequence whose blocks are needed: computed again, or kept in host memory "
+    "where there is room; auto takes the faster.",
+)
+@click.option(
+    "--join",
+    is_flag=True,
+    help="A request whose prompt begins with blocks that another one is computing waits for them.",
+)
+@click.option(
+    "--tell-next-use",
+    is_flag=True,
+    help="Requests say when their blocks are used next, as the trace has it; next-use goes by it.",
 )
 @click.option(
     "--closed-loop",
@@ -150,68 +133,42 @@ NUMBER = click.IntRange(1, 2**31)
     show_default=True,
     help="Whether blocks that decoding fills can be found.",
 )
-@click.option(
-    "--replicas",
-    multiple=True,
-    metavar="N",
-    default=ServerRequest.replicas,
-    show_default=True,
-    help="Servers behind a router, each with --capacity.",
-)
-@click.option(
+@asked("--replicas", "N", "Servers behind a router, each with --capacity and the tiers.")
+@asked(
     "--routing",
+    "|".join(ROUTINGS),
+    "Which replica gets a request. prefix:queue=N weighs tokens that are waited for against tokens "
+    "that are computed.  [queue: 1]",
     "routings",
-    multiple=True,
-    metavar="|".join(ROUTINGS),
-    default=ServerRequest.routings,
-    show_default=True,
-    help="Which replica gets a request. prefix:queue=N weighs tokens that are waited for against "
-    "tokens that are computed.  [queue: 1]",
 )
-@click.option(
+@asked(
     "--event-delay",
-    metavar="TIME",
-    default=ServerRequest.event_delay,
-    show_default=True,
-    help="For prefix routing and --tell-copies: how late the router hears what replicas cache.",
+    "TIME",
+    "For prefix routing and --tell-copies: how late the router hears what replicas cache.",
 )
-@click.option(
+@asked(
     "--event-loss",
+    "SHARE",
+    "The share of these messages that it never hears.",
     type=click.FloatRange(0, 1),
-    metavar="SHARE",
-    default=ServerRequest.event_loss,
-    show_default=True,
-    help="The share of these messages that it never hears.",
 )
 @click.option(
     "--tell-copies",
     is_flag=True,
     help="Policies see how many other replicas hold a block, in the column copies.",
 )
-@click.option(
+@asked(
     "--flood",
-    metavar="CLASS=N",
-    help="Also simulate each trace with requests of this class N times as often, and show what "
-    "every class feels.",
+    "CLASS=N",
+    "Also simulate each trace with requests of this class N times as often, and show what every "
+    "class feels.",
 )
-@click.option("--sla", metavar="ttft=TIME,itl=TIME,e2e=TIME", help="What users were promised.")
-@click.option(
-    "--requests",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.csv|FILE.jsonl",
-    help="Write a row for each request here.",
-)
-@click.option(
-    "--format",
-    "formats",
-    multiple=True,
-    metavar="table|json|csv",
-    default=ServerRequest.formats,
-    show_default=True,
-)
+@asked("--sla", "ttft=TIME,itl=TIME,e2e=TIME", "What users were promised.")
+@asked("--requests", "FILE.csv|FILE.jsonl", "Write a row for each request here.", type=FILE)
+@asked("--format", "table|json|csv", "How results are written.", "formats")
 @reading
 @click.option("--quiet", is_flag=True, help="No remarks on stderr.")
-def serve(**asked: Any) -> None:
+def serve(**given: Any) -> None:
     """Simulate a server on traces x capacities x loads x policies.
 
     Requests arrive, wait, are batched step by step and preempted where memory is short, as a server
@@ -222,7 +179,7 @@ def serve(**asked: Any) -> None:
     if warning is not None:
         click.echo(f"warning: {warning}", err=True)
     with redirect_stdout(sys.stderr):  # stdout is for the result, not for plugins
-        job = ServerJob(ServerRequest(**asked))
+        job = ServerJob(ServerRequest(**given))
         for doubt in () if job.request.quiet else job.doubts:
             click.echo(f"warning: {doubt}", err=True)
         done = job.run()

@@ -23,7 +23,7 @@
 //! | [`copies`] | copies of pages, checked |
 //! | [`slots`] | `Slots`: a contiguous slot for each sequence |
 //! | [`trace`], [`profile`], [`replay`] | `Trace`, what it could reuse, and `replay` |
-//! | [`serve`], [`serve_fleet`], [`step_time`] | `serve`, a simulated server, several of them, and how long steps take |
+//! | [`serve`], [`served_tiers`], [`served_report`], [`step_time`] | `serve`: simulated servers, their tiers, what they counted, and how long steps take |
 //! | [`driven`] | the core that a trace drives, in both of these |
 //! | [`streams`] | Python's file objects as streams |
 //! | [`options`] | unknown options are refused |
@@ -75,7 +75,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
-mod serve_fleet;
+mod served_report;
 mod served_tiers;
 mod shadow;
 mod sharing;
@@ -118,8 +118,6 @@ mod _core {
     use super::router::RouterIndex;
     #[pymodule_export]
     use super::serve::serve;
-    #[pymodule_export]
-    use super::serve_fleet::serve_fleet;
     #[pymodule_export]
     use super::shadow::ShadowSet;
     #[pymodule_export]

@@ -1,15 +1,15 @@
-//! `serve`: a trace through a simulated server.
+//! `serve`: a trace through simulated servers.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
-    Fate, QueueOrder, RequestRecord, ServerOptions, ServerReport, Stopped, Tiers, simulate_with,
+    EngineParts, FeedOptions, FleetOptions, FleetReport, Preemption, QueueOrder, Routing,
+    ServerOptions, ServerReport, Stopped, Tiers, simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
-use kvframe_trace::replay::{FixedRates, PreparedTrace};
-use numpy::{Element, PyArray1};
+use kvframe_trace::replay::{FixedRates, Host, PreparedTrace};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,95 +17,208 @@ use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
 use crate::errors::{from_core, usage};
 use crate::options::configured;
+use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
 use crate::trace::Trace;
 
-pub(crate) fn order_of(py: Python<'_>, order: &str) -> PyResult<QueueOrder> {
-    match order {
-        "fcfs" => Ok(QueueOrder::Fcfs),
-        "priority" => Ok(QueueOrder::Priority),
-        "shortest" => Ok(QueueOrder::Shortest),
-        "longest-prefix" => Ok(QueueOrder::LongestPrefix),
-        _ => {
-            let orders = "fcfs, priority, shortest or longest-prefix";
-            Err(usage(py, format!("order = {order:?}: must be {orders}")))
-        }
+/// The most engines: who holds a block is a word of bits.
+const MOST: usize = 64;
+
+/// A server's policies and tiers; `policy`, `admission` and `matcher` as `replay` takes them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct EngineTable<'py> {
+    policy: Bound<'py, PyAny>,
+    #[pyo3(default)]
+    options: Option<Bound<'py, PyDict>>,
+    #[pyo3(default)]
+    admission: Option<Bound<'py, PyAny>>,
+    #[pyo3(default)]
+    admission_options: Option<Bound<'py, PyDict>>,
+    #[pyo3(default)]
+    matcher: Option<Bound<'py, PyAny>>,
+    #[pyo3(default)]
+    tiers: Option<Vec<TierTable<'py>>>,
+    /// Bytes a second up, bytes a second down, seconds.
+    #[pyo3(default)]
+    links: Vec<(f64, f64, f64)>,
+    /// So many requests at the front of the queue have their pages brought to host memory.
+    #[pyo3(default)]
+    prefetch: usize,
+}
+
+impl EngineTable<'_> {
+    fn made(self, py: Python<'_>, block_size: u32) -> PyResult<(Driver, Option<Tiers>)> {
+        let asked = Asked {
+            policy: &self.policy,
+            options: self.options.as_ref(),
+            admission: self.admission.as_ref(),
+            admission_options: self.admission_options.as_ref(),
+            matcher: self.matcher,
+        };
+        let driver = Driver::new(py, asked)?;
+        let Some(tiers) = self.tiers else { return Ok((driver, None)) };
+        let (set, outside) = served_tiers::made(py, tiers, &self.links, self.prefetch)?;
+        let tiers = Tiers::new(set, block_size).map_err(|e| from_core(py, &e))?;
+        Ok((driver.with_tiers(outside), Some(tiers)))
     }
 }
 
-/// Serves a trace with a simulated server, whose blocks the core holds.
+/// A router before several servers. `queue` says what a token that is waited for weighs beside one that is
+/// computed, where `routing` is `"prefix"`; the router then goes by the servers' events, which reach it `delay`
+/// seconds late, but for a share of `loss`. With `counts_copies`, servers know how many others hold a block.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct RouterTable {
+    routing: String,
+    #[pyo3(default = 1.0)]
+    queue: f64,
+    #[pyo3(default)]
+    delay: f64,
+    #[pyo3(default)]
+    loss: f64,
+    #[pyo3(default)]
+    seed: u64,
+    #[pyo3(default)]
+    counts_copies: bool,
+}
+
+impl RouterTable {
+    fn checked(&self, py: Python<'_>) -> PyResult<FleetOptions> {
+        for (name, value) in [("queue", self.queue), ("delay", self.delay)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(usage(py, format!("{name} = {value}: must be 0 or more")));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.loss) {
+            return Err(usage(py, format!("loss = {}: must be 0 to 1", self.loss)));
+        }
+        let known = [
+            ("round-robin", Routing::RoundRobin),
+            ("least-loaded", Routing::LeastLoaded),
+            ("prefix", Routing::Prefix { queue: self.queue }),
+            ("session", Routing::Session),
+        ];
+        let routing = named(py, "routing", &self.routing, &known)?;
+        let feed = FeedOptions { delay: self.delay, loss: self.loss, seed: self.seed };
+        Ok(FleetOptions { routing, feed, counts_copies: self.counts_copies })
+    }
+}
+
+fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) -> PyResult<T> {
+    let found = known.iter().find(|(name, _)| *name == asked);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
+        usage(py, format!("{what} = {asked:?}: must be one of {}", names.join(", ")))
+    })
+}
+
+/// Serves a trace with simulated servers, whose blocks the core holds.
 ///
-/// `policy`, `admission` and `matcher` are as `replay` takes them; `capacity` counts blocks, None holds
-/// everything. `priorities` has one for each class of the trace. Times between arrivals are divided by
-/// `load`, and steps take `time_factor` times what the profile says. Returns what was counted, and a column
-/// for each fact of the requests.
-///
-/// `tiers` are tables, `links` (bytes a second up, bytes a second down, seconds), and `prefetch` so many requests at the
-/// front of the queue have their pages brought to host memory. `core` has further options of the manager.
+/// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
+/// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
+/// their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
+/// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
+/// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
+/// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, policy, capacity, profile, options=None, *, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, cache_generated=true, time_factor=1.0, every_step=false, admission=None, admission_options=None, matcher=None, tiers=None, links=vec![], prefetch=0, core=None))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
-    policy: &Bound<'py, PyAny>,
+    engines: Vec<EngineTable<'py>>,
     capacity: Option<Capacity>,
     profile: &StepProfile,
-    options: Option<&Bound<'py, PyDict>>,
+    router: Option<RouterTable>,
+    core: Option<&Bound<'py, PyDict>>,
     max_num_seqs: u32,
     max_num_batched_tokens: u32,
     order: &str,
     priorities: Vec<i32>,
     load: f64,
     closed_loop: bool,
+    one_at_a_time: bool,
     cache_generated: bool,
+    tell_next_use: bool,
+    preemption: &str,
+    join: bool,
     time_factor: f64,
     every_step: bool,
-    admission: Option<&Bound<'py, PyAny>>,
-    admission_options: Option<&Bound<'py, PyDict>>,
-    matcher: Option<Bound<'py, PyAny>>,
-    tiers: Option<Vec<TierTable<'py>>>,
-    links: Vec<(f64, f64, f64)>,
-    prefetch: usize,
-    core: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let orders = [
+        ("fcfs", QueueOrder::Fcfs),
+        ("priority", QueueOrder::Priority),
+        ("shortest", QueueOrder::Shortest),
+        ("longest-prefix", QueueOrder::LongestPrefix),
+    ];
+    let preemptions = [
+        ("recompute", Preemption::Recompute),
+        ("swap", Preemption::Swap),
+        ("auto", Preemption::Auto),
+    ];
     let server = ServerOptions {
         max_num_seqs,
         max_num_batched_tokens,
-        order: order_of(py, order)?,
+        order: named(py, "order", order, &orders)?,
         priorities,
         load,
         closed_loop,
+        one_at_a_time,
         cache_generated,
+        tell_next_use,
+        preemption: named(py, "preemption", preemption, &preemptions)?,
+        join,
         time_factor,
         every_step,
     };
     check(py, &server)?;
-    let asked = Asked { policy, options, admission, admission_options, matcher };
-    let mut driver = Driver::new(py, asked)?;
-    let mut below = None;
-    if let Some(tiers) = tiers {
-        let (set, outside) = served_tiers::made(py, tiers, &links, prefetch)?;
-        driver = driver.with_tiers(outside);
-        let tiers = Tiers::new(set, trace.inner.block_size).map_err(|e| from_core(py, &e))?;
-        below = Some(tiers);
+    let count = engines.len();
+    if count == 0 || count > MOST || (count > 1 && router.is_none()) {
+        let limit = format!("must be 1, or up to {MOST} behind a router");
+        return Err(usage(py, format!("{count} engines: {limit}")));
     }
-    let capacity = if driver.is_infinite { None } else { capacity.map(|c| c.0) };
+    let fleet = router.map(|router| router.checked(py)).transpose()?;
+    let source = profile.source.clone();
+    if fleet.is_some() && matches!(source, Source::Fixed(_)) {
+        return Err(usage(py, "profile: at fixed rates there are no steps, and no router".into()));
+    }
+    let block_size = trace.inner.block_size;
+    let made = engines.into_iter().map(|engine| engine.made(py, block_size));
+    let (drivers, tiers): (Vec<_>, Vec<_>) =
+        made.collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
+    let is_infinite = drivers.iter().any(|driver| driver.is_infinite);
+    let capacity = if is_infinite { None } else { capacity.map(|c| c.0) };
     let plan = trace.with_plan(py, Mode::Timed, |plan, _| Arc::clone(plan))?;
     let prepared = PreparedTrace::new(&trace.inner, Mode::Timed, &plan);
-    let source = profile.source.clone();
+    let mut options = configured(py, core, prepared.options(capacity))?;
+    options.event_log |= fleet.is_some_and(|how| how.routing.wants_events() || how.counts_copies);
+    let blocks = options.blocks;
     let start = Instant::now();
-    let options = configured(py, core, prepared.options(capacity))?;
-    let done = driver.run(py, Ok(options), |manager, link| {
+    let served = Driver::run_all(py, drivers, Ok(options), |cores| {
         let traced = (&trace.inner, &*plan);
-        let report = match &source {
-            Source::Steps(steps) => simulate_with(below, traced, manager, link, &server, &**steps),
-            Source::Fixed(rates) => {
-                let rates = FixedRates {
-                    prefill: rates.prefill / time_factor,
-                    decode: rates.decode * time_factor,
+        let parts = cores.iter_mut().zip(tiers);
+        let mut engines: Vec<EngineParts<'_>> =
+            parts.map(|((manager, link), tiers)| (manager, link as &mut dyn Host, tiers)).collect();
+        let report = match (fleet, &source) {
+            (Some(how), Source::Steps(steps)) => {
+                simulate_fleet(traced, engines, &server, how, &**steps).map(Served::All)
+            }
+            (_, source) => {
+                let Some((manager, host, tiers)) = engines.pop() else { return Ok(None) };
+                let report = match source {
+                    Source::Steps(steps) => {
+                        simulate_with(tiers, traced, manager, host, &server, &**steps)
+                    }
+                    Source::Fixed(rates) => {
+                        let rates = FixedRates {
+                            prefill: rates.prefill / time_factor,
+                            decode: rates.decode * time_factor,
+                        };
+                        simulate_fixed((&trace.inner, &prepared), manager, host, rates, load)
+                    }
                 };
-                simulate_fixed((&trace.inner, &prepared), manager, link, rates, load)
+                report.map(|report| Served::One(Box::new(report)))
             }
         };
         match report {
@@ -115,13 +228,21 @@ pub fn serve<'py>(
         }
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let dict = report_dict(py, &done.got)?;
-    dict.set_item("capacity_blocks", done.manager.options().blocks)?;
+    let dict = match served {
+        Served::One(report) => report_dict(py, &report)?,
+        Served::All(report) => fleet_dict(py, report)?,
+    };
+    dict.set_item("capacity_blocks", blocks)?;
     dict.set_item("seconds", seconds)?;
     Ok(dict)
 }
 
-pub(crate) fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
+enum Served {
+    One(Box<ServerReport>),
+    All(FleetReport),
+}
+
+fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     let counts = [
         ("max_num_seqs", server.max_num_seqs),
         ("max_num_batched_tokens", server.max_num_batched_tokens),
@@ -137,52 +258,4 @@ pub(crate) fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
         }
     }
     Ok(())
-}
-
-/// What was counted, and a column for each fact of the requests.
-pub(crate) fn report_dict<'py>(
-    py: Python<'py>,
-    report: &ServerReport,
-) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("steps", report.steps)?;
-    dict.set_item("busy_seconds", report.busy_seconds)?;
-    dict.set_item("prefill_tokens", report.prefill_tokens)?;
-    dict.set_item("decode_tokens", report.decode_tokens)?;
-    dict.set_item("found_on_return", report.found_on_return)?;
-    dict.set_item("block_seconds", report.block_seconds)?;
-    dict.set_item("peak_waiting", report.peak_waiting)?;
-    dict.set_item("waiting_at_last_arrival", report.waiting_at_last_arrival)?;
-    dict.set_item("last_arrival", report.last_arrival)?;
-    dict.set_item("evictions", report.evictions)?;
-    if let Some(told) = &report.tiers {
-        served_tiers::report(py, told, &dict)?;
-    }
-    let gaps = report.gaps.iter();
-    dict.set_item("gaps", PyArray1::from_iter(py, gaps.clone().map(|&(gap, _)| gap)))?;
-    dict.set_item("gap_counts", PyArray1::from_iter(py, gaps.map(|&(_, count)| count)))?;
-    let fate = |record: &RequestRecord| match record.fate {
-        Fate::Unfinished => 0u8,
-        Fate::Finished => 1,
-        Fate::Rejected => 2,
-    };
-    column(&dict, report, "fate", fate)?;
-    column(&dict, report, "arrival", |record| record.arrival)?;
-    column(&dict, report, "start", |record| record.start)?;
-    column(&dict, report, "first_token", |record| record.first_token)?;
-    column(&dict, report, "end", |record| record.end)?;
-    column(&dict, report, "cached_tokens", |record| record.cached_tokens)?;
-    column(&dict, report, "recomputed_tokens", |record| record.recomputed_tokens)?;
-    column(&dict, report, "preemptions", |record| record.preemptions)?;
-    Ok(dict)
-}
-
-/// A fact of every request, in the order of the trace.
-fn column<T: Element>(
-    dict: &Bound<'_, PyDict>,
-    report: &ServerReport,
-    name: &str,
-    fact: impl Fn(&RequestRecord) -> T,
-) -> PyResult<()> {
-    dict.set_item(name, PyArray1::from_iter(dict.py(), report.requests.iter().map(fact)))
 }

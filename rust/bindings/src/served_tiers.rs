@@ -120,6 +120,9 @@ pub(crate) fn report<'py>(
         tiers.append(dict)?;
     }
     into.set_item("tiers", tiers)?;
+    into.set_item("swaps", told.swaps)?;
+    into.set_item("swapped_out_pages", told.swapped_out_pages)?;
+    into.set_item("swapped_in_pages", told.swapped_in_pages)?;
     into.set_item("deferred", told.deferred)?;
     into.set_item("dropped_pages", told.dropped_pages)?;
     into.set_item("stalled_seconds", told.stalled_seconds)

@@ -37,6 +37,8 @@ pub(crate) struct Arrivals {
     turns: BinaryHeap<Reverse<Arrival>>,
     /// In a closed loop, the turn after each request and the seconds between the two; else empty.
     next_turn: Vec<Option<Arrival>>,
+    /// The times of `next_turn` are the clock's.
+    is_in_turn: bool,
 }
 
 /// The next request of the same session, for each request that has one.
@@ -59,6 +61,11 @@ impl Arrivals {
         let seconds = |i: usize| trace.requests[i].timestamp_ms as f64 / 1_000.0;
         let mut follows = vec![false; trace.requests.len()];
         let mut next_turn = Vec::new();
+        if options.one_at_a_time {
+            let next = |j| (j < follows.len()).then(|| Arrival { time: seconds(j), request: j });
+            next_turn = (1..=follows.len()).map(next).collect();
+            follows.iter_mut().skip(1).for_each(|follows| *follows = true);
+        }
         if options.closed_loop {
             let after = |(i, next): (usize, &Option<usize>)| {
                 next.map(|j| Arrival { time: seconds(j) - seconds(i), request: j })
@@ -68,7 +75,8 @@ impl Arrivals {
         }
         let by_clock = (0..trace.requests.len()).rev().filter(|&i| !follows[i]);
         let at = |i| Arrival { time: trace.arrival(i, options.load), request: i };
-        Self { clock: by_clock.map(at).collect(), turns: BinaryHeap::new(), next_turn }
+        let is_in_turn = options.one_at_a_time;
+        Self { clock: by_clock.map(at).collect(), turns: BinaryHeap::new(), next_turn, is_in_turn }
     }
 
     /// The first to arrive.
@@ -95,7 +103,8 @@ impl Arrivals {
     /// known.
     pub fn ended(&mut self, request: usize, now: f64) {
         if let Some(Some(turn)) = self.next_turn.get(request) {
-            self.turns.push(Reverse(Arrival { time: now + turn.time, request: turn.request }));
+            let time = if self.is_in_turn { now.max(turn.time) } else { now + turn.time };
+            self.turns.push(Reverse(Arrival { time, request: turn.request }));
         }
     }
 }

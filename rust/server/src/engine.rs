@@ -41,7 +41,7 @@ impl<'a> Engine<'a> {
         tiers: Option<Tiers>,
     ) -> Self {
         Self {
-            scheduler: Scheduler::new(manager, host, prompts, options, tiers),
+            scheduler: Scheduler::new(manager, host, prompts, (options, times), tiers),
             options,
             times,
             now: f64::NEG_INFINITY,
@@ -100,6 +100,17 @@ impl<'a> Engine<'a> {
         self.leave(ended.drain(..));
         self.ended = ended;
         Ok(())
+    }
+
+    /// Waits until nothing moves in the tiers.
+    pub fn rest(&mut self) -> Result<(), Stopped> {
+        loop {
+            self.scheduler.settle_transfers(self.now)?;
+            match self.next_transfer() {
+                f64::INFINITY => return Ok(()),
+                next => self.now = self.now.max(next),
+            }
+        }
     }
 
     fn leave(&mut self, requests: impl Iterator<Item = usize>) {

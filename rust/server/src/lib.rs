@@ -14,6 +14,7 @@
 //! | `scheduler` | one step: running sequences grow, waiting requests come in |
 //! | `present` | what is known of requests that are here |
 //! | `running` | the sequences that run, and the requests that they serve |
+//! | `loading` | those that wait for a load, or for what another one computes |
 //! | `queue`, `arrivals` | who waits, in which order; who comes when |
 //! | `prompts` | a trace's row as a request with keys |
 //! | `cache` | the core's verbs, with policies outside the core consulted |
@@ -29,6 +30,7 @@ mod engine;
 pub mod fixed;
 pub mod fleet;
 mod gaps;
+mod loading;
 pub mod options;
 mod present;
 pub mod profile;
@@ -41,8 +43,8 @@ pub mod simulate;
 pub mod tiers;
 
 pub use cache::Stopped;
-pub use fleet::{FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
-pub use options::{QueueOrder, ServerOptions};
+pub use fleet::{EngineParts, FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
+pub use options::{Preemption, QueueOrder, ServerOptions};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::{simulate, simulate_with};

@@ -20,6 +20,18 @@ impl QueueOrder {
     pub const LOOKED_AT: usize = 128;
 }
 
+/// What becomes of a sequence that gives its blocks up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preemption {
+    /// It is computed again, but for what is still found.
+    #[default]
+    Recompute,
+    /// What it has computed goes to host memory and comes back, where there is room for it.
+    Swap,
+    /// The faster of the two, by step times and links.
+    Auto,
+}
+
 /// A server's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerOptions {
@@ -37,8 +49,17 @@ pub struct ServerOptions {
     /// A turn of a session arrives when the turn before has ended and the trace's time between their
     /// arrivals has passed.
     pub closed_loop: bool,
+    /// A request arrives when the one before it has ended, nothing moves in the tiers any more, and its time has
+    /// come; its answer has one token.
+    pub one_at_a_time: bool,
     /// Blocks that decoding fills become findable, as those of prompts do.
     pub cache_generated: bool,
+    /// Requests say when their blocks are used next, whatever the policy.
+    pub tell_next_use: bool,
+    /// What becomes of a preempted sequence.
+    pub preemption: Preemption,
+    /// A request whose prompt begins with blocks that a running one is computing waits for them.
+    pub join: bool,
     /// Every step takes this many times what the profile says.
     pub time_factor: f64,
     /// Every step is simulated by itself. The result is the same, only later.
@@ -54,7 +75,11 @@ impl Default for ServerOptions {
             priorities: Vec::new(),
             load: 1.0,
             closed_loop: false,
+            one_at_a_time: false,
             cache_generated: true,
+            tell_next_use: false,
+            preemption: Preemption::default(),
+            join: false,
             time_factor: 1.0,
             every_step: false,
         }

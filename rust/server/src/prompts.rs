@@ -18,6 +18,8 @@ pub(crate) struct Prompts<'a> {
     /// For each request, the turn after it whose prompt goes on from its answer, if one does.
     continued: Vec<Option<usize>>,
     cache_generated: bool,
+    one_token: bool,
+    tells_next_use: bool,
 }
 
 /// A key for block `at` of request `i` that no other block has.
@@ -40,6 +42,8 @@ impl<'a> Prompts<'a> {
             metas: metas(trace, &options.priorities),
             continued: Vec::new(),
             cache_generated: options.cache_generated,
+            one_token: options.one_at_a_time,
+            tells_next_use: options.tell_next_use,
         };
         if options.cache_generated {
             let goes_on =
@@ -56,7 +60,7 @@ impl<'a> Prompts<'a> {
 
     /// Tokens of its answer: a server samples at least one.
     pub fn answer(&self, i: usize) -> u32 {
-        self.trace.requests[i].output_tokens.max(1)
+        if self.one_token { 1 } else { self.trace.requests[i].output_tokens.max(1) }
     }
 
     /// Tokens whose KV it has at its end: the last one sampled is never computed.
@@ -116,7 +120,7 @@ impl<'a> Prompts<'a> {
     }
 
     /// Keys and next uses of the blocks of request `i`.
-    fn fill(&self, i: usize, own_from: u32, needs_future: bool, asked: &mut Request) {
+    pub fn fill(&self, i: usize, own_from: u32, needs_future: bool, asked: &mut Request) {
         let Request { keys, next_use, .. } = asked;
         keys.clear();
         next_use.clear();
@@ -127,7 +131,7 @@ impl<'a> Prompts<'a> {
         let nodes = &shared[..shared.len().min(all).min(own_from as usize)];
         keys.extend(nodes.iter().map(|&node| node_key(node)));
         keys.extend((nodes.len()..all).map(|at| own_key(i, at)));
-        if needs_future {
+        if needs_future || self.tells_next_use {
             let told = prompt.min(nodes.len());
             let from = self.plan.offsets[i] as usize;
             next_use.extend_from_slice(&self.plan.next_uses(self.trace)[from..from + told]);

@@ -29,6 +29,8 @@ pub struct RequestRecord {
     pub end: f64,
     /// Prompt tokens found in the pool when it first came in.
     pub cached_tokens: u32,
+    /// Prompt tokens that another request was computing then, and that this one waited for.
+    pub joined_tokens: u32,
     /// Tokens computed again after preemptions.
     pub recomputed_tokens: u32,
     /// How often it was preempted.
@@ -44,6 +46,7 @@ impl Default for RequestRecord {
             first_token: f64::NAN,
             end: f64::NAN,
             cached_tokens: 0,
+            joined_tokens: 0,
             recomputed_tokens: 0,
             preemptions: 0,
         }

@@ -8,9 +8,10 @@ use kvframe_core::{Error, Manager, Request};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
+use crate::loading::Loading;
 use crate::options::ServerOptions;
 use crate::present::ByRequest;
-use crate::profile::Batch;
+use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
 use crate::queue::{Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
@@ -22,6 +23,7 @@ pub(crate) struct Scheduler<'a> {
     pub cache: Cache<'a>,
     pub prompts: &'a Prompts<'a>,
     pub options: &'a ServerOptions,
+    pub times: &'a dyn StepTime,
     pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
@@ -29,8 +31,8 @@ pub(crate) struct Scheduler<'a> {
     pub waiting_tokens: u64,
     /// In the order in which they came in.
     pub running: Vec<Running>,
-    /// They have blocks, and wait for what a tier brings.
-    pub loading: Vec<Running>,
+    /// They have blocks, and wait for what comes into these.
+    pub loading: Vec<Loading>,
     pub tiers: Option<Tiers>,
     pub progress: ByRequest<Progress>,
     /// Of requests that are here.
@@ -58,13 +60,14 @@ impl<'a> Scheduler<'a> {
         manager: &'a mut Manager,
         host: &'a mut dyn Host,
         prompts: &'a Prompts<'a>,
-        options: &'a ServerOptions,
+        (options, times): (&'a ServerOptions, &'a dyn StepTime),
         tiers: Option<Tiers>,
     ) -> Self {
         let (block_size, capacity) = (manager.options().block_size, manager.options().blocks);
         Self {
             cache: Cache { manager, host },
             options,
+            times,
             block_size,
             capacity,
             queue: Queue::new(options.order),
@@ -105,13 +108,17 @@ impl<'a> Scheduler<'a> {
         self.settle_transfers(now)?;
         let mut budget = self.options.max_num_batched_tokens;
         let preempted = self.grow_all(&mut budget)?;
+        let before = self.state(budget);
         if !preempted {
             self.let_in(&mut budget, now)?;
         }
+        // An attempt that failed may have made room, so that the next one does not.
+        let is_settled = before == self.state(budget);
         if self.tiers.is_some() {
             self.prefetch_waiting()?;
         }
-        let mut scheduled = Scheduled { is_steady: !preempted, ..Scheduled::default() };
+        let mut scheduled =
+            Scheduled { is_steady: !preempted && is_settled, ..Scheduled::default() };
         for one in &self.running {
             if one.scheduled > 0 {
                 scheduled.batch.add(one.computed, one.scheduled, one.decodes());
@@ -129,6 +136,9 @@ impl<'a> Scheduler<'a> {
             self.running[at].scheduled = count;
             while count > 0 && !self.make_slots(at, count)? {
                 preempted = true;
+                if self.send_back()? {
+                    continue;
+                }
                 if at + 1 == self.running.len() && !self.loading.is_empty() {
                     // Those that load came in later, and can be preempted once they have landed.
                     self.running[at].scheduled = 0;
@@ -168,6 +178,7 @@ impl<'a> Scheduler<'a> {
     /// The sequence that came in last gives its blocks up and waits again.
     fn preempt_last(&mut self) -> Result<(), Stopped> {
         let Some(one) = self.running.pop() else { return Ok(()) };
+        self.swap_out(&one)?;
         self.cache.manager.preempt(one.seq)?;
         self.forget_below(one.seq);
         let progress = &mut self.progress[one.request];
@@ -175,17 +186,26 @@ impl<'a> Scheduler<'a> {
         progress.lost = one.computed;
         progress.last_token = one.last_token;
         self.records[one.request].preemptions += 1;
-        self.queue.push_preempted(one.request, progress.number);
-        self.waiting_tokens += u64::from(one.prompt);
+        self.wait_again(&one);
         Ok(())
+    }
+
+    /// A request that has given its blocks up waits again.
+    pub fn wait_again(&mut self, one: &Running) {
+        let (i, number) = (one.request, self.progress[one.request].number);
+        if self.records[i].preemptions > 0 {
+            self.queue.push_preempted(i, number);
+        } else {
+            self.queue.push(i, number, (one.prompt, self.prompts.priority(i)));
+        }
+        self.waiting_tokens += u64::from(one.prompt);
     }
 
     /// Waiting requests come in while there are tokens, places and blocks.
     fn let_in(&mut self, budget: &mut u32, now: f64) -> Result<(), Stopped> {
         let places = self.options.max_num_seqs as usize;
         while *budget > 0 && self.running.len() + self.loading.len() < places {
-            let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
-            let state = (self.cache.manager.now(), self.queue.version, version, *budget);
+            let state = self.state(*budget);
             if self.refused_at == Some(state) {
                 return Ok(());
             }
@@ -194,6 +214,7 @@ impl<'a> Scheduler<'a> {
             self.asked.chunk = *budget;
             self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
+            self.ask_to_join(i);
             let found = self.find_below(i)?;
             let allocation = match self.cache.allocate(&self.asked) {
                 Err(Stopped::ByCore(Error::NeverFits { .. })) => {
@@ -241,6 +262,12 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
+    /// What decides whether a request can come in.
+    fn state(&self, budget: u32) -> (u64, u64, u64, u32) {
+        let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
+        (self.cache.manager.now(), self.queue.version, version, budget)
+    }
+
     fn first_waiter(&mut self) -> Result<Option<Waiter>, Stopped> {
         let Self { queue, prompts, progress, cache, asked, .. } = self;
         let mut failed = None;
@@ -259,14 +286,15 @@ impl<'a> Scheduler<'a> {
         failed.map_or(Ok(first), |error| Err(error.into()))
     }
 
-    /// Request `i` begins behind `cached` tokens of the pool, and `loaded` ones of the tiers.
-    pub fn note_found(&mut self, i: usize, cached: u32, loaded: &[u32]) {
+    /// Request `i` begins behind `cached` tokens of the pool, `joined` ones that another sequence has computed
+    /// meanwhile, and `loaded` ones of the tiers.
+    pub fn note_found(&mut self, i: usize, (cached, joined): (u32, u32), loaded: &[u32]) {
         let (record, lost) = (&mut self.records[i], self.progress[i].lost);
         if record.preemptions == 0 {
-            record.cached_tokens = cached;
+            (record.cached_tokens, record.joined_tokens) = (cached, joined);
             self.note_loaded(i, loaded);
         } else {
-            let found = cached + loaded.iter().sum::<u32>();
+            let found = cached + joined + loaded.iter().sum::<u32>();
             record.recomputed_tokens += lost.saturating_sub(found);
             self.found_on_return += u64::from(found.saturating_sub(lost));
         }

@@ -77,6 +77,9 @@ pub fn simulate_with(
             }
             engine.now = engine.now.max(next);
         }
+        if options.one_at_a_time && !engine.done.is_empty() {
+            engine.rest()?;
+        }
         for (request, record) in engine.done.drain(..) {
             requests[request] = record;
             arrivals.ended(request, engine.now);

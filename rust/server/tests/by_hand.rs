@@ -21,11 +21,10 @@
 //! | 14 | 400 | r9: 1 behind a hit of 8 | 411 | r9 ends |
 #![allow(clippy::float_cmp)] // sums of whole seconds
 
-use kvframe_core::Manager;
-use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_server::{Batch, Fate, RequestRecord, ServerOptions, ServerReport, simulate};
-use kvframe_trace::replay::{PreparedTrace, SilentHost};
-use kvframe_trace::{Mode, Trace};
+mod common;
+
+use common::by_hand::{self, finished};
+use kvframe_server::{Fate, ServerOptions, ServerReport};
 
 const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 3, "hash_ids": [1, 2]}
 {"timestamp": 0, "input_length": 10, "output_length": 2, "hash_ids": [1, 2]}
@@ -40,38 +39,13 @@ const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 3, "
 "#;
 
 fn serve(every_step: bool) -> ServerReport {
-    let trace = Trace::parse(ROWS.as_bytes(), "ten", Some(4)).unwrap();
-    let plan = trace.plan(Mode::Timed);
-    let prepared = PreparedTrace::new(&trace, Mode::Timed, &plan);
-    let lru = by_name("lru", PolicyOptions::default()).unwrap();
-    let mut manager = Manager::new(prepared.options(Some(7)).unwrap(), lru).unwrap();
     let options = ServerOptions {
         max_num_seqs: 3,
         max_num_batched_tokens: 8,
         every_step,
         ..ServerOptions::default()
     };
-    let seconds = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
-    let report =
-        simulate((&trace, &plan), &mut manager, &mut SilentHost, &options, &seconds).unwrap();
-    manager.check_integrity().unwrap();
-    assert_eq!(manager.num_running(), 0);
-    report
-}
-
-/// Arrival, start, first token and end, in seconds; tokens found; tokens computed again; preemptions.
-fn finished(times: [f64; 4], cached: u32, again: u32, preemptions: u32) -> RequestRecord {
-    let [arrival, start, first_token, end] = times;
-    RequestRecord {
-        fate: Fate::Finished,
-        arrival,
-        start,
-        first_token,
-        end,
-        cached_tokens: cached,
-        recomputed_tokens: again,
-        preemptions,
-    }
+    by_hand::serve(ROWS, (7, None), &options)
 }
 
 #[test]

@@ -21,19 +21,11 @@
 //! | 749 | r9 finds `k`, waits for `r9'` until 752, computes 4 tokens, 3 of them again, and ends at 799 |
 #![allow(clippy::float_cmp)] // sums of whole seconds
 
-use kvframe_core::Manager;
-use kvframe_core::policy::admission::{self, Tier};
-use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_core::tier::TierLimits;
-use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
-};
+mod common;
+
+use common::by_hand::{self, host};
 use kvframe_server::tiers::report::TierCounts;
-use kvframe_server::{
-    Batch, Fate, RequestRecord, ServerOptions, ServerReport, Tiers, simulate_with,
-};
-use kvframe_trace::replay::{PreparedTrace, SilentHost};
-use kvframe_trace::{Mode, Trace};
+use kvframe_server::{ServerOptions, ServerReport};
 
 const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1, 2]}
 {"timestamp": 100000, "input_length": 18, "output_length": 1, "hash_ids": [3, 4, 5, 6]}
@@ -48,68 +40,20 @@ const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 1, "
 "#;
 
 fn serve(every_step: bool) -> ServerReport {
-    let trace = Trace::parse(ROWS.as_bytes(), "ten", Some(4)).unwrap();
-    let plan = trace.plan(Mode::Timed);
-    let prepared = PreparedTrace::new(&trace, Mode::Timed, &plan);
-    let lru = || by_name("lru", PolicyOptions::default()).unwrap();
-    let mut manager = Manager::new(prepared.options(Some(6)).unwrap(), lru()).unwrap();
     let options = ServerOptions {
         max_num_seqs: 3,
         max_num_batched_tokens: 8,
         every_step,
         ..ServerOptions::default()
     };
-    let tier = TierParts {
-        options: TierOptions {
-            kind: Tier::Host,
-            limits: TierLimits { pages: 9, in_flight: 100, backed_first: false },
-            high: 0.95,
-            low: 0.9,
-            refuses: false,
-            page_bytes: 10.0,
-            link: 0,
-            break_even: BreakEven::Off,
-        },
-        eviction: lru(),
-        admission: TierAdmission::Core(
-            admission::by_name("write-through", PolicyOptions::default()).unwrap(),
-        ),
-    };
-    let links = vec![LinkOptions { read: 5.0, write: 10.0, latency: 1.0 }];
-    let tiers = Tiers::new(TierSet { tiers: vec![tier], links, prefetch: 0 }, 4).unwrap();
-    let seconds = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
-    let traced = (&trace, &plan);
-    let report =
-        simulate_with(Some(tiers), traced, &mut manager, &mut SilentHost, &options, &seconds)
-            .unwrap();
-    manager.check_integrity().unwrap();
-    assert_eq!(manager.num_running(), 0);
-    report
-}
-
-/// Arrival, start, first token and end, in seconds; tokens found in the pool.
-fn finished(times: [f64; 4], cached: u32) -> RequestRecord {
-    let [arrival, start, first_token, end] = times;
-    RequestRecord {
-        fate: Fate::Finished,
-        arrival,
-        start,
-        first_token,
-        end,
-        cached_tokens: cached,
-        recomputed_tokens: 0,
-        preemptions: 0,
-    }
+    by_hand::serve(ROWS, (6, Some(host("write-through", 9, (5.0, 10.0)))), &options)
 }
 
 #[test]
 fn ten_requests_event_by_event() {
     let report = serve(true);
-    let came_back = RequestRecord {
-        recomputed_tokens: 3,
-        preemptions: 1,
-        ..finished([600.0, 600.0, 635.0, 799.0], 0)
-    };
+    let finished = |times, cached| by_hand::finished(times, cached, 0, 0);
+    let came_back = by_hand::finished([600.0, 600.0, 635.0, 799.0], 0, 3, 1);
     let expected = [
         (finished([0.0, 0.0, 30.0, 30.0], 0), 0),
         (finished([100.0, 100.0, 148.0, 148.0], 0), 0),

@@ -41,8 +41,9 @@ pub struct ReplayPlan {
 const KEPT_KEYS: usize = 1 << 24;
 
 impl ReplayPlan {
-    /// For each access of `trace`, of which this is the plan, the index of the next request that touches the node;
-    /// [`NEVER`] if none does. Made once, from the trace's end: 4 bytes an access.
+    /// For each access of `trace`, of which this is the plan, the index of the next request that can find the node;
+    /// [`NEVER`] if none does. An engine computes a prompt's last token, so that a block which ends with it is
+    /// not found there. Made once, from the trace's end: 4 bytes an access.
     pub fn next_uses(&self, trace: &Trace) -> &[u32] {
         self.next_use.get_or_init(|| {
             let mut next_use = vec![NEVER; self.block_accesses as usize];
@@ -50,8 +51,12 @@ impl ReplayPlan {
             for index in (0..trace.requests.len()).rev() {
                 let places = self.offsets[index] as usize..self.offsets[index + 1] as usize;
                 let nodes = trace.prefix(index, trace.blocks(index, self.mode) as usize);
-                for (next, &node) in next_use[places].iter_mut().zip(&*nodes) {
-                    *next = std::mem::replace(&mut coming[node as usize], index as u32);
+                let findable = trace.findable(index, self.mode) as usize;
+                for (at, (next, &node)) in next_use[places].iter_mut().zip(&*nodes).enumerate() {
+                    *next = coming[node as usize];
+                    if at < findable {
+                        coming[node as usize] = index as u32;
+                    }
                 }
             }
             next_use
@@ -79,6 +84,17 @@ impl Trace {
             Mode::Trace => request.blocks,
             Mode::Engine | Mode::Timed => {
                 request.blocks.min(request.input_tokens / self.block_size)
+            }
+        }
+    }
+
+    /// How many of them a hit can cover.
+    fn findable(&self, index: usize, mode: Mode) -> u32 {
+        let blocks = self.blocks(index, mode);
+        match mode {
+            Mode::Trace => blocks,
+            Mode::Engine | Mode::Timed => {
+                blocks.min(self.requests[index].input_tokens.saturating_sub(1) / self.block_size)
             }
         }
     }
@@ -138,5 +154,17 @@ mod tests {
         assert_eq!(plan.offsets, [0, 2, 3, 6, 6]);
         assert_eq!(plan.next_uses(&trace), [1, 2, 2, NEVER, NEVER, NEVER]);
         assert_eq!((plan.unique, plan.block_accesses), (3, 6));
+    }
+
+    #[test]
+    fn a_block_that_ends_with_a_prompt_is_not_found_there() {
+        let rows = br#"{"timestamp": 0, "input_length": 4, "output_length": 1, "hash_ids": [1, 2]}
+{"timestamp": 0, "input_length": 4, "output_length": 1, "hash_ids": [1, 2]}
+{"timestamp": 1, "input_length": 6, "output_length": 1, "hash_ids": [1, 2, 3]}
+"#;
+        let trace = Trace::parse(rows, "t", Some(2)).unwrap();
+        let next_uses = |mode| trace.plan(mode).next_uses(&trace).to_vec();
+        assert_eq!(next_uses(Mode::Engine), [1, 2, 2, 2, NEVER, NEVER, NEVER]);
+        assert_eq!(next_uses(Mode::Trace), [1, 1, 2, 2, NEVER, NEVER, NEVER]);
     }
 }

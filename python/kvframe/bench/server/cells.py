@@ -25,6 +25,10 @@ DRAIN = 0.1
 while requests wait, was saturated."""
 
 
+PREEMPTIONS = ("recompute", "swap", "auto")
+"""What becomes of a preempted sequence where there is a host tier."""
+
+
 @dataclass(frozen=True)
 class ServerPlan:
     """A simulation to run. Another ``time_factor`` than 1 is there to test the ranking."""
@@ -72,6 +76,9 @@ class Server:
     prefetch: int = 0
     configured: Configured | None = None
     feed: Feed = AT_ONCE
+    preemption: str = PREEMPTIONS[0]
+    join: bool = False
+    tell_next_use: bool = False
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +90,8 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     mean share of blocks with an owner. ``mean_running`` and ``mean_waiting`` count requests: from
     their first block to their last token, and from arrival to their first block.
     ``prefill_tokens`` were computed of prompts and again after preemptions, ``decode_tokens`` one a
-    sequence and step. ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
+    sequence and step. ``joined_tokens`` another request was computing, and this one waited for.
+    ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
     was found when requests first came in, over their prompts. ``goodput`` counts requests a second
     that kept ``--sla``. ``seconds`` is what the simulation took.
 
@@ -92,6 +100,8 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     away from it. From ``tier_break_even`` tokens on a load is faster than computing them, None if
     never. ``tier_dropped_pages`` left a tier while the one below lacked them. In
     ``stalled_seconds`` no step could run, since blocks were being copied out of the pool.
+    ``tier_bytes`` are their sizes, of all replicas together. ``swaps`` are the preemptions after
+    which a sequence came back from host memory, with ``swapped_bytes`` over its link both ways.
 
     Of several replicas, the numbers are those of all together: ``capacity_blocks`` is that of each,
     utilisations are means, ``peak_waiting`` is the longest queue of one. ``imbalance`` is what the
@@ -149,11 +159,20 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     tier_break_even: dict[str, int | None] = {}
     tier_dropped_pages: int = 0
     stalled_seconds: float = 0.0
+    tier_bytes: dict[str, float] = {}
+    swaps: int = 0
+    swapped_bytes: float = 0.0
+    joined_tokens: int = 0
     replicas: int = 1
     routing: str | None = None
     imbalance: float | None = None
     promised_tokens: int | None = None
     messages_lost: int | None = None
+
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds in which a card ran a step, of all replicas together."""
+        return self.utilisation * self.makespan * self.replicas
 
     @property
     def tier_names(self) -> list[str]:
@@ -177,28 +196,15 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
         KVFrameError: The policy misbehaved, or the core refused the server.
     """
     trace = plan.source.trace
-    policy, options = plan.policy.engine_policy(trace.block_size)
-    fleet, settings = plan.fleet, _settings(plan, server)
-    if fleet.replicas == 1:
-        settings |= _besides(plan, server)
-        raw = _core.serve(trace, policy, plan.capacity, server.profile.steps, options, **settings)
-    else:
-        others = [
-            plan.policy.engine_policy(trace.block_size).policy for _ in range(1, fleet.replicas)
-        ]
-        raw = _core.serve_fleet(
-            trace,
-            [policy, *others],
-            plan.capacity,
-            server.profile.steps,
-            options,
-            routing=fleet.routing,
-            queue_weight=fleet.queue,
-            event_delay=server.feed.delay,
-            event_loss=server.feed.loss,
-            counts_copies=server.feed.counts_copies,
-            **settings,
-        )
+    raw = _core.serve(
+        trace,
+        [_engine(plan, server) for _ in range(plan.fleet.replicas)],
+        plan.capacity,
+        server.profile.steps,
+        router=_router(plan.fleet, server.feed),
+        core=server.configured.core(trace.block_size) if server.configured else None,
+        **_settings(plan, server),
+    )
     columns = trace.columns()
     found = times(raw, columns["output_tokens"])
     return Simulated(_cell(plan, server, raw, found), found, raw)
@@ -213,22 +219,40 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "load": plan.load,
         "closed_loop": server.closed_loop,
         "cache_generated": server.cache_generated,
+        "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
+        "join": server.join,
+        "tell_next_use": server.tell_next_use,
         "time_factor": plan.time_factor,
     }
 
 
-def _besides(plan: ServerPlan, server: Server) -> dict[str, Any]:
-    """What one server may have beside an eviction policy, and a fleet's may not."""
+def _router(fleet: Fleet, feed: Feed) -> dict[str, Any] | None:
+    if fleet.replicas == 1:
+        return None
+    return {
+        "routing": fleet.routing,
+        "queue": fleet.queue,
+        "delay": feed.delay,
+        "loss": feed.loss,
+        "seed": 0,
+        "counts_copies": feed.counts_copies,
+    }
+
+
+def _engine(plan: ServerPlan, server: Server) -> dict[str, Any]:
+    """The policies and tiers of one server, made anew."""
     size = plan.source.trace.block_size
+    policy, options = plan.policy.engine_policy(size)
     gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
     return {
+        "policy": policy,
+        "options": options,
         "admission": gate,
         "admission_options": gate_options,
         "matcher": plan.matcher.engine_policy(size) if plan.matcher else None,
         "tiers": plan.tiers.tables(server.token_bytes * size, size) if plan.tiers else None,
         "links": list(plan.tiers.links().values()) if plan.tiers else [],
         "prefetch": server.prefetch,
-        "core": server.configured.core(size) if server.configured else None,
     }
 
 
@@ -247,6 +271,12 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
     by_tier = dict(zip(names, raw.get("tiers", ()), strict=True))
     loaded = {name: int(tier["loaded"].sum(dtype=np.int64)) for name, tier in by_tier.items()}
     found_first = cached + sum(loaded.values())
+    tables = (
+        plan.tiers.sizes(server.token_bytes * trace.block_size, trace.block_size)
+        if plan.tiers
+        else []
+    )
+    swapped = raw.get("swapped_out_pages", 0) + raw.get("swapped_in_pages", 0)
 
     def a_second(amount: float) -> float:
         return amount / makespan if makespan else 0.0
@@ -299,6 +329,10 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         tier_break_even={name: tier["break_even"] for name, tier in by_tier.items()},
         tier_dropped_pages=raw.get("dropped_pages", 0),
         stalled_seconds=raw.get("stalled_seconds", 0.0),
+        tier_bytes={table.name: table.bytes * replicas for table in tables},
+        swaps=raw.get("swaps", 0),
+        swapped_bytes=swapped * (tables[0].page_bytes if tables else 0.0),
+        joined_tokens=int(raw.get("joined_tokens", np.zeros(1)).sum(dtype=np.int64)),
         replicas=replicas,
         routing=plan.fleet.label if several else None,
         imbalance=imbalance(raw["engines"]) if several else None,

@@ -171,6 +171,7 @@ class PartCell(msgspec.Struct, frozen=True, kw_only=True):
     computed_tokens: int | None = None
     evictions: int | None = None
     peak_waiting: int | None = None
+    time_factor: float = 1.0
 
 
 def by_replica(plan: ServerPlan, one: Simulated) -> list[PartCell]:
@@ -206,6 +207,8 @@ def _part(
     ttft: Column = (raw["first_token"] - raw["arrival"])[done]
     felt = quantiles(ttft)
     prompts = int(trace["input_tokens"][done].sum(dtype=np.int64))
+    sources = [raw["cached_tokens"], *(tier["loaded"] for tier in raw.get("tiers", ()))]
+    found = sum(int(tokens[done].sum(dtype=np.int64)) for tokens in sources)
     return PartCell(
         trace=one.cell.trace,
         policy=one.cell.policy,
@@ -216,11 +219,12 @@ def _part(
         part=part,
         requests=int(here.sum()),
         finished=int(done.sum()),
-        token_hit_rate=int(raw["cached_tokens"][done].sum(dtype=np.int64)) / max(prompts, 1),
+        token_hit_rate=found / max(prompts, 1),
         ttft_mean=felt.mean,
         ttft_p50=felt.p50,
         ttft_p99=felt.p99,
         e2e_mean=quantiles((raw["end"] - raw["arrival"])[done]).mean,
+        time_factor=plan.time_factor,
         **facts,
     )
 

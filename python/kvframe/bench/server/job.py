@@ -18,7 +18,7 @@ from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
 from kvframe.bench.server.cards import CARDS, Card, parse_card
-from kvframe.bench.server.cells import Server, ServerPlan, Simulated, simulate
+from kvframe.bench.server.cells import PREEMPTIONS, Server, ServerPlan, Simulated, simulate
 from kvframe.bench.server.fleet import (
     ALONE,
     Fleet,
@@ -75,6 +75,9 @@ class ServerRequest:
     class_priority: str | None = None
     closed_loop: bool = False
     cache_generated: bool = True
+    preemption: str = PREEMPTIONS[0]
+    join: bool = False
+    tell_next_use: bool = False
     replicas: Sequence[str] = ("1",)
     routings: Sequence[str] = ("round-robin",)
     event_delay: str = "0ms"
@@ -98,8 +101,10 @@ class ServerJob:
     ``doubts`` says, in lines that begin with a trace, what its figures depend on.
     """
 
-    def __init__(self, request: ServerRequest) -> None:
+    def __init__(self, request: ServerRequest, sources: Sequence[Source] | None = None) -> None:
         """Resolve policies, the server and its capacities, then read the traces.
+
+        ``sources`` stand in for the traces that the request names.
 
         Raises:
             ConfigError: An option's value; names the option.
@@ -128,6 +133,11 @@ class ServerJob:
                 f"--tier: the server of --profile {self.server.profile.label} has no steps beside "
                 "which pages could move: use roofline or a table"
             )
+        if below is None and self.server.preemption != PREEMPTIONS[0]:
+            raise ConfigError(
+                f"--preemption {self.server.preemption}: pages go to host memory, and there is "
+                "none: add --tier host=SIZE"
+            )
         if request.requests is not None:
             check_file(request.requests)
         how = ReadOptions(
@@ -137,7 +147,8 @@ class ServerJob:
             request.sort,
             request.tokenizer,
         )
-        sources = [read(name, how) for name in split_list(request.traces, "--trace")]
+        if sources is None:
+            sources = [read(name, how) for name in split_list(request.traces, "--trace")]
         self.fleets = _fleets(request, self.server)
         if request.flood is not None:
             sources = [one for s in sources for one in (s, flooded(s, request.flood))]
@@ -153,7 +164,8 @@ class ServerJob:
         if below is not None:
             self._remarks += below.remarks
         rows = [(choice, *one) for choice in choices for one in besides]
-        self.plans = _cross(sources, rows, loads, sizes, below, self.fleets)
+        is_flooded = request.flood is not None
+        self.plans = _cross(sources, rows, loads, sizes, (below, self.fleets), is_flooded)
 
     def run(self) -> dict[ServerPlan, Simulated]:
         """Run every simulation; with ``--requests``, write what came of each request.
@@ -194,7 +206,8 @@ class ServerJob:
             case "csv":
                 return report.comma_separated(list(cells.values()))
             case _:
-                parts = self._by_replica(done), self._by_class(done)
+                classes = [part for part in self._by_class(done) if part.time_factor == 1.0]
+                parts = self._by_replica(done), classes
                 return report.text(cells, parts, self._remarks, self._floods(done))
 
     def _by_replica(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
@@ -204,8 +217,7 @@ class ServerJob:
     def _by_class(self, done: dict[ServerPlan, Simulated]) -> list[PartCell]:
         if self.request.flood is None:
             return []
-        tried = ((plan, one) for plan, one in done.items() if plan.time_factor == 1.0)
-        return [part for plan, one in tried for part in by_class(plan, one)]
+        return [part for plan, one in done.items() for part in by_class(plan, one)]
 
     def _floods(self, done: dict[ServerPlan, Simulated]) -> list[str]:
         if self.request.flood is None:
@@ -268,11 +280,19 @@ def _besides(
 def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured | None) -> Server:
     profile = parse_profile(request.profile, card, shape)
     order = one_of([request.order], "--order", ORDERS)[0]
-    if profile.is_fixed and (request.closed_loop or order != "fcfs"):
-        option = "--closed-loop" if request.closed_loop else f"--order {order}"
+    without_steps = [
+        option
+        for option, is_asked in (
+            ("--closed-loop", request.closed_loop),
+            (f"--order {order}", order != "fcfs"),
+            ("--join", request.join),
+        )
+        if is_asked
+    ]
+    if profile.is_fixed and without_steps:
         raise ConfigError(
-            f"{option}: the server of --profile {profile.label} computes one prompt after the "
-            "other, by the clock: use roofline or a table"
+            f"{without_steps[0]}: the server of --profile {profile.label} computes one prompt "
+            "after the other, by the clock: use roofline or a table"
         )
     if (request.class_priority is not None) != (order == "priority"):
         raise ConfigError("--class-priority and --order priority: one needs the other")
@@ -285,6 +305,9 @@ def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured 
         class_priority=_class_priority(request.class_priority),
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
+        preemption=one_of([request.preemption], "--preemption", PREEMPTIONS)[0],
+        join=request.join,
+        tell_next_use=request.tell_next_use,
         token_bytes=shape.token_bytes,
         prefetch=request.prefetch,
         configured=found,
@@ -299,17 +322,6 @@ def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
         raise ConfigError(
             f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
             "no steps: use roofline or a table"
-        )
-    besides = {
-        "--config": request.config,
-        "--tier": request.tiers,
-        "--admission": request.admissions,
-        "--prefix": request.matchers,
-    }
-    if (more := [option for option, value in besides.items() if value]) and made != [ALONE]:
-        raise ConfigError(
-            f"--replicas {','.join(replicas)}: {more[0]} is for one server; replicas have an "
-            "eviction policy alone"
         )
     return made
 
@@ -351,14 +363,15 @@ def _cross(
     rows: Sequence[tuple[Choice, Admission | None, Matcher | None]],
     loads: Sequence[float],
     sizes: dict[str, list[int]],
-    tiers: ServedTiers | None,
-    fleets: Sequence[Fleet],
+    around: tuple[ServedTiers | None, Sequence[Fleet]],
+    is_flooded: bool,
 ) -> list[ServerPlan]:
     """Traces x capacities x loads x fleets x policies x without and with tiers; other time factors
     where there is a ranking.
     """
+    tiers, fleets = around
     several = sum(not choice.replay_only for choice, *_ in rows) > 1 or tiers is not None
-    several |= len({fleet.label for fleet in fleets if fleet.replicas > 1}) > 1
+    several |= is_flooded or len({fleet.label for fleet in fleets if fleet.replicas > 1}) > 1
     factors = (1.0, *FACTORS) if several else (1.0,)
     return [
         ServerPlan(source, choice, size, load, factor, gate, matcher, below, fleet)

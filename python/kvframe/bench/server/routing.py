@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
 
 
 def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Table:
@@ -66,7 +66,7 @@ def sentences(cells: Cells) -> list[str]:
         tried = [cell for plan, cell in group.items() if plan.time_factor == 1.0]
         if len(tried) > 1:
             where = f"{name}, load {load:g}, {replicas} replicas of {size} blocks, {policy}"
-            said.append(f"{where}: {_choice(group, tried)}.")
+            said.append(f"{where}: {_choice(group, tried)}{lost(group)}.")
     return said
 
 
@@ -106,23 +106,63 @@ def _choice(group: Cells, tried: Sequence[ServerCell]) -> str:
 
 
 def floods(parts: Sequence[PartCell], name: str, times: int) -> list[str]:
-    """What the other classes lose to one that comes more often."""
+    """What the other classes lose to one that comes more often.
+
+    Args:
+        parts: Those of all time factors.
+        name: The class.
+        times: How often it comes, for each time before.
+    """
     mark = f", {name} x {times}"
+    found = {(p.trace, _place(p), p.time_factor): p for p in parts}
     said = []
-    found = {
-        (p.trace, (p.policy, p.capacity_blocks, p.load, p.replicas, p.routing, p.part)): p
-        for p in parts
-    }
-    for (trace, rest), before in found.items():
-        after = found.get((trace + mark, rest))
-        if after is None or before.part == name or not before.finished:
+    for (trace, place, factor), before in found.items():
+        after = found.get((trace + mark, place, factor))
+        if factor != 1.0 or after is None or before.part == name or not before.finished:
             continue
         routed = f" by {before.routing}" if before.routing else ""
         each = f"{before.replicas} replicas{routed} of " if before.replicas > 1 else ""
+        others = {
+            other: pair
+            for other in FACTORS
+            if all(
+                pair := (found.get((trace, place, other)), found.get((trace + mark, place, other)))
+            )
+        }
         said.append(
             f"{trace}, load {before.load:g}, {each}{before.capacity_blocks} blocks, "
             f"{before.policy}: when {name} comes {times} times as often, {before.part} finds "
             f"{after.token_hit_rate:.4f} of its prompts instead of {before.token_hit_rate:.4f}, "
-            f"and its P99 TTFT goes from {short(before.ttft_p99)} to {short(after.ttft_p99)} s."
+            f"and its P99 TTFT goes from {short(before.ttft_p99)} to {short(after.ttft_p99)} s"
+            f"{_outlasts((before, after), others)}."
         )
     return said
+
+
+def _place(part: PartCell) -> tuple[object, ...]:
+    return part.policy, part.capacity_blocks, part.load, part.replicas, part.routing, part.part
+
+
+def _outlasts(
+    pair: tuple[PartCell, PartCell], others: Mapping[float, tuple[PartCell | None, ...]]
+) -> str:
+    """Whether P99 changes likewise at other step times."""
+
+    def way(before: PartCell | None, after: PartCell | None) -> int:
+        if before is None or after is None or not before.ttft_p99 or after.ttft_p99 is None:
+            return 0
+        change = after.ttft_p99 / before.ttft_p99 - 1
+        return 0 if abs(change) <= ALIKE else 1 if change > 0 else -1
+
+    if not others:
+        return ""
+    turned = [factor for factor, other in others.items() if way(*other) != way(*pair)]
+    if not turned:
+        return "; that survives step times of 0.7 and 1.4 times these"
+    told = " and ".join(
+        f"from {short(one.ttft_p99)} to {short(two.ttft_p99)} s at {factor:g}"
+        for factor in turned
+        for one, two in [others[factor]]
+        if one is not None and two is not None
+    )
+    return f"; with other step times it is another: {told} times these"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
 
 PAYS, COSTS, MIXED, ALL_THE_SAME = "pays", "costs", "mixed", "makes no difference"
 
@@ -54,7 +54,9 @@ def tier_sentence(cells: Cells) -> str:
     if pair is None:
         return ""
     below, without = pair.below, pair.without
-    where = f"{plan.source.name}, load {plan.load:g}, {below.capacity_blocks} blocks"
+    fleet = plan.fleet
+    each = f"{fleet.replicas} replicas by {fleet.label} of " if fleet.replicas > 1 else ""
+    where = f"{plan.source.name}, load {plan.load:g}, {each}{below.capacity_blocks} blocks"
     told = {
         PAYS: "pays",
         COSTS: "costs more than it saves",
@@ -81,7 +83,7 @@ def tier_sentence(cells: Cells) -> str:
         f"TTFT {short(without.ttft_mean)} -> {short(below.ttft_mean)} s{_signed(pair.mean)}, P99 "
         f"{short(without.ttft_p99)} -> {short(below.ttft_p99)} s{_signed(pair.late)}; prompt "
         f"tokens found {without.token_hit_rate:.1%} -> {below.token_hit_rate:.1%} ({shares}); "
-        f"{survives}{saturated}."
+        f"{_saved(pair)}; {survives}{lost(cells)}{saturated}."
     )
 
 
@@ -92,6 +94,19 @@ def _pair(cells: Cells, plan: ServerPlan, factor: float) -> _Pair | None:
         if other.above == plan.above and other.time_factor == factor
     }
     return _Pair(found[False], found[True]) if len(found) == 2 else None
+
+
+def _saved(pair: _Pair) -> str:
+    """What a card computes less, for each GiB below the pool."""
+    size = sum(pair.below.tier_bytes.values()) / 2**30
+    saved = pair.without.busy_seconds - pair.below.busy_seconds
+    per_gib = saved / size if size else 0.0
+    hours = pair.below.makespan / 3600
+    told = "saved" if saved >= 0 else "more"
+    return (
+        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} for each of "
+        f"{size:,.0f} GiB"
+    )
 
 
 def _change(before: float | None, after: float | None) -> float | None:

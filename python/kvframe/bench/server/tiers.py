@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from kvframe.bench import admissions, policies
@@ -51,6 +52,25 @@ ASSUMED = {
 _RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+class Size(NamedTuple):
+    """What a tier holds.
+
+    Attributes:
+        name: The tier's.
+        pages: How many.
+        page_bytes: Bytes of each, as it is stored.
+    """
+
+    name: str
+    pages: int
+    page_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """All of them."""
+        return self.pages * self.page_bytes
 
 
 @dataclass(frozen=True)
@@ -99,21 +119,26 @@ class ServedTier:
             )
         return pages
 
+    def size(self, page_bytes: int, block_size: int) -> Size:
+        """What it holds of pages that have so many bytes in the pool."""
+        stored = page_bytes / 2 if self.config.quantise == "fp8" else float(page_bytes)
+        return Size(self.name, self.pages_of(page_bytes, block_size), stored)
+
     def table(self, page_bytes: int, block_size: int, link: int) -> dict[str, Any]:
         """The same for the core."""
         config = self.config
         policy, options = self.eviction.engine_policy(block_size)
         gate, gate_options = self.admission.engine_policy(block_size)
-        stored = page_bytes / 2 if config.quantise == "fp8" else float(page_bytes)
+        size = self.size(page_bytes, block_size)
         return {
             "kind": self.kind,
-            "pages": self.pages_of(page_bytes, block_size),
+            "pages": size.pages,
             "in_flight": config.in_flight,
             "backed_first": config.backed_first,
             "high": config.high,
             "low": config.low,
             "refuses": config.when_full == "refuse",
-            "page_bytes": stored,
+            "page_bytes": size.page_bytes,
             "link": link,
             "break_even": _break_even(config, self.name),
             "eviction": policy,
@@ -132,7 +157,25 @@ class ServedTiers:
     @property
     def label(self) -> str:
         """Their names."""
-        return "+".join(tier.name for tier in self.tiers)
+        return "+".join(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """The same, one by one."""
+        return [tier.name for tier in self.tiers]
+
+    @property
+    def identity(self) -> list[dict[str, object]]:
+        """What of them decides which tokens are found."""
+        return [
+            {
+                "config": msgspec.to_builtins(tier.config),
+                "eviction": (tier.eviction.name, tier.eviction.version, tier.eviction.source_hash,
+                             tier.eviction.option_values),
+                "admission": tier.admission.identity,
+            }
+            for tier in self.tiers
+        ]  # fmt: skip
 
     @property
     def told(self) -> str:
@@ -154,6 +197,14 @@ class ServedTiers:
             if tier.link not in found or not tier.assumed:
                 found[tier.link] = tier.speed
         return found
+
+    def sizes(self, page_bytes: int, block_size: int) -> list[Size]:
+        """What each holds.
+
+        Raises:
+            ConfigError: A tier holds no page.
+        """
+        return [tier.size(page_bytes, block_size) for tier in self.tiers]
 
     def tables(self, page_bytes: int, block_size: int) -> list[dict[str, Any]]:
         """The tiers for the core; policies are made anew.

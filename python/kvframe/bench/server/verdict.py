@@ -29,7 +29,8 @@ def sentence(cells: Cells) -> str:
     fleet = plan.fleet
     each = f"{fleet.replicas} replicas by {fleet.label} of " if fleet.replicas > 1 else ""
     where = f"{plan.source.name}, load {plan.load:g}, {each}{first.capacity_blocks} blocks"
-    return f"{where}: {_judged(cells)}{_lost(first)}{_saturated(first)}."
+    said = "".join((_judged(cells), lost(cells), _saturated(first)))
+    return f"{where}: {said}."
 
 
 def _in_place(cells: Cells) -> Cells:
@@ -137,16 +138,14 @@ class _Field:
         )
 
 
-def _lost(cell: ServerCell) -> str:
-    lost = [
-        f"{count:,} requests {what}"
-        for count, what in (
-            (cell.rejected, "rejected, larger than the pool"),
-            (cell.unfinished, "not finished"),
-        )
-        if count
-    ]
-    return f"; {' and '.join(lost)}" if lost else ""
+def lost(cells: Cells) -> str:
+    """Requests that got no answer, at worst of all that was simulated; empty if each got one."""
+    counts = {
+        "rejected, larger than the pool": max(cell.rejected for cell in cells.values()),
+        "not finished": max(cell.unfinished for cell in cells.values()),
+    }
+    found = [f"{count:,} requests {what}" for what, count in counts.items() if count]
+    return f"; {' and '.join(found)}" if found else ""
 
 
 def _saturated(cell: ServerCell) -> str:

@@ -25,6 +25,7 @@ use crate::profile::StepTime;
 use crate::prompts::Prompts;
 use crate::report::{RequestRecord, ServerReport};
 use crate::simulate::PATIENCE;
+use crate::tiers::Tiers;
 use copies::Copies;
 use feed::Feed;
 use routing::{Load, Routes};
@@ -63,14 +64,16 @@ impl FleetReport {
     pub const NOWHERE: u32 = u32::MAX;
 }
 
-/// Serves a trace with several managers, each made as for [`crate::simulate()`], with its host. Their logs
-/// must be on ([`kvframe_core::Options::event_log`]) if the router goes by prefixes or copies are counted.
+/// An engine: a manager made as for [`crate::simulate()`], its host, and the tiers below its pool.
+pub type EngineParts<'a> = (&'a mut Manager, &'a mut dyn Host, Option<Tiers>);
+
+/// Serves a trace with several engines. The logs of their managers must be on ([`kvframe_core::Options::event_log`]) if the router goes by prefixes or copies are counted.
 ///
 /// # Errors
 /// As [`crate::simulate()`].
 pub fn simulate_fleet(
     (trace, plan): (&Trace, &ReplayPlan),
-    engines: Vec<(&mut Manager, &mut dyn Host)>,
+    engines: Vec<EngineParts<'_>>,
     options: &ServerOptions,
     fleet: FleetOptions,
     times: &dyn StepTime,
@@ -83,10 +86,16 @@ pub fn simulate_fleet(
     let prompts = Prompts::new(trace, plan, &next, &options);
     let count = trace.requests.len();
     let arrivals = Arrivals::new(trace, &next, &options);
-    let blocks = engines.iter().map(|(manager, _)| manager.options().blocks as usize).sum();
+    let blocks = engines.iter().map(|(manager, ..)| manager.options().blocks as usize).sum();
     let engines: Vec<_> = engines
         .into_iter()
-        .map(|(manager, host)| Engine::new(manager, host, &prompts, &options, times, None))
+        .map(|(manager, host, mut tiers)| {
+            if let Some(tiers) = &mut tiers {
+                tiers.set_break_even(times, options.time_factor, options.max_num_batched_tokens);
+                tiers.expect(count);
+            }
+            Engine::new(manager, host, &prompts, &options, times, tiers)
+        })
         .collect();
     let runs = vec![false; engines.len()];
     let feed = (fleet.routing.wants_events() || fleet.counts_copies)
@@ -135,19 +144,32 @@ impl Fleet<'_> {
                 return Err(Stopped::ByHost);
             }
             turns += 1;
-            let ends = self.engines.iter().zip(&self.runs).filter(|(_, runs)| **runs);
-            let first_end = ends.map(|(engine, _)| engine.now).fold(f64::INFINITY, f64::min);
-            let now = first_end.min(self.next_arrival());
+            let now = self.next_event();
             if now == f64::INFINITY {
                 return self.close();
             }
-            is_due.fill(false);
+            for (at, engine) in self.engines.iter().enumerate() {
+                is_due[at] = !self.runs[at] && engine.next_transfer() <= now;
+            }
             self.end_steps(now, &mut is_due)?;
             while let Some(arrival) = self.arrivals.take_due(now) {
                 self.send(arrival, now, &mut is_due);
             }
             self.begin_steps(now, &is_due)?;
         }
+    }
+
+    /// When a step ends, a request arrives, or a transfer ends where no step runs.
+    fn next_event(&self) -> f64 {
+        let arrival = self.next_arrival();
+        // Tiers may tidy up for ever: they are waited for as long as a request is here.
+        let is_over = arrival == f64::INFINITY && !self.engines.iter().any(Engine::is_busy);
+        let next = |(engine, &runs): (&Engine<'_>, &bool)| match runs {
+            true => engine.now,
+            false if is_over => f64::INFINITY,
+            false => engine.next_transfer().max(engine.now),
+        };
+        self.engines.iter().zip(&self.runs).map(next).fold(arrival, f64::min)
     }
 
     fn next_arrival(&self) -> f64 {

@@ -48,7 +48,7 @@ impl Load {
         let computing = scheduler.running.iter().filter(|one| !one.decodes());
         let computing: u64 = computing.map(|one| u64::from(one.remaining())).sum();
         Self {
-            requests: scheduler.running.len() + scheduler.queue.len(),
+            requests: scheduler.running.len() + scheduler.loading.len() + scheduler.queue.len(),
             tokens: computing + scheduler.waiting_tokens,
         }
     }

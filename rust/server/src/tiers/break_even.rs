@@ -11,7 +11,8 @@ impl Tiers {
     /// Works out from which length on a load from each tier pays, and from which on each loads.
     pub(crate) fn set_break_even(&mut self, times: &dyn StepTime, factor: f64, chunk: u32) {
         for place in 0..self.levels.len() {
-            let pays = self.break_even(place, &|tokens| factor * compute(times, tokens, chunk));
+            let pays =
+                self.break_even(place, &|tokens| factor * compute(times, (0, tokens), chunk));
             self.report.tiers[place].break_even = pays;
             self.least[place] = match self.levels[place].options.break_even {
                 BreakEven::Off => 0,
@@ -51,14 +52,14 @@ impl Tiers {
     }
 }
 
-/// Seconds that a prompt of so many tokens takes beyond the one token that is always computed.
-fn compute(times: &dyn StepTime, tokens: u32, chunk: u32) -> f64 {
+/// Seconds that the tokens of a prompt from `done` on take beyond the one token that is always computed.
+pub(super) fn compute(times: &dyn StepTime, (done, tokens): (u32, u32), chunk: u32) -> f64 {
     let seconds = |computed: u32, count: u32| {
         let mut batch = Batch::default();
         batch.add(computed, count, false);
         times.seconds(&batch)
     };
-    let (mut done, mut total) = (0, -seconds(tokens, 1));
+    let (mut done, mut total) = (done, -seconds(tokens, 1));
     let tokens = tokens + 1;
     while done < tokens {
         let count = (tokens - done).min(chunk);

@@ -34,6 +34,11 @@ impl Link {
         *free + self.options.latency
     }
 
+    /// Seconds of a write alone on the link.
+    pub fn write_seconds(&self, bytes: f64) -> f64 {
+        bytes / self.options.write + self.options.latency
+    }
+
     /// Seconds of a read alone on the link.
     pub fn read_seconds(&self, bytes: f64) -> f64 {
         bytes / self.options.read + self.options.latency
@@ -52,6 +57,6 @@ mod tests {
         assert_eq!(link.carry(Way::Read, 101.0, 10.0), 106.0);
         assert_eq!(link.carry(Way::Write, 101.0, 10.0), 106.0);
         assert_eq!(link.carry(Way::Read, 200.0, 10.0), 204.0);
-        assert_eq!(link.read_seconds(20.0), 5.0);
+        assert_eq!((link.read_seconds(20.0), link.write_seconds(20.0)), (5.0, 7.0));
     }
 }

@@ -12,6 +12,7 @@
 //! | `ahead` | room in a tier ahead of need |
 //! | `up` | loads and prefetches |
 //! | `break_even` | from which length on a load pays |
+//! | `swap` | preempted sequences, to host memory and back |
 //! | `serve` | where the scheduler meets the tiers |
 //! | [`report`] | what moved |
 
@@ -25,11 +26,13 @@ pub mod options;
 pub mod report;
 mod request;
 mod serve;
+mod swap;
 mod up;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
 
+use kvframe_core::pool::BlockId;
 use kvframe_core::tier::{EvictedPages, OrderedKeys, PageUses, StoreResult};
 use kvframe_core::{Error, Key, SeqId};
 use kvframe_trace::replay::Host;
@@ -56,6 +59,8 @@ enum Errand {
     Promote { load: LoadId, place: usize, keys: Vec<Key>, present: u32, source: u64, ticket: u64 },
     /// From host memory to the pool.
     Onboard { load: LoadId, ticket: u64, pages: u32 },
+    /// A preempted sequence comes back.
+    SwapIn(swap::Return),
 }
 
 /// A transfer under way, ordered by when it ends.
@@ -104,6 +109,8 @@ pub struct Tiers {
     /// Loads that wait for what is on its way in host memory.
     starved: Vec<LoadId>,
     arrived: Vec<Landed>,
+    /// The pages of preempted sequences, by the request.
+    swapped: HashMap<usize, Vec<BlockId>>,
     /// The step that follows writes to blocks that are copied until then.
     copied_at: f64,
     /// Tokens below which nothing is loaded from a tier, by its place.
@@ -143,6 +150,7 @@ impl Tiers {
             last_load: 0,
             starved: Vec::new(),
             arrived: Vec::new(),
+            swapped: HashMap::new(),
             copied_at: f64::NEG_INFINITY,
             least: vec![0; count],
             prefetch: set.prefetch,
@@ -217,6 +225,7 @@ impl Tiers {
                 self.report.tiers[0].read_pages += u64::from(good);
                 self.bring_in(cache, load, good)
             }
+            Errand::SwapIn(back) => self.swapped_in(cache, &back),
         }
     }
 

@@ -27,6 +27,12 @@ pub struct TierReport {
     /// By tier, for each request in the order of the trace: prompt tokens loaded from there when it first came
     /// in.
     pub loaded: Vec<Vec<u32>>,
+    /// Preempted sequences that went to host memory and came back.
+    pub swaps: u64,
+    /// Pages of theirs that went out.
+    pub swapped_out_pages: u64,
+    /// Pages of theirs that came back; the pool still had the others.
+    pub swapped_in_pages: u64,
     /// Transfers put off for want of room, or because too much was on its way.
     pub deferred: u64,
     /// Pages that were evicted while the tier below, if there is one, lacked them.
@@ -36,6 +42,29 @@ pub struct TierReport {
 }
 
 impl TierReport {
+    /// What the tiers of two servers did together.
+    #[must_use]
+    pub fn together(mut self, other: Self) -> Self {
+        for (tier, of) in self.tiers.iter_mut().zip(other.tiers) {
+            tier.loaded_tokens += of.loaded_tokens;
+            tier.read_bytes += of.read_bytes;
+            tier.written_bytes += of.written_bytes;
+            tier.read_pages += of.read_pages;
+            tier.written_pages += of.written_pages;
+            tier.evicted_pages += of.evicted_pages;
+        }
+        for (column, of) in self.loaded.iter_mut().zip(other.loaded) {
+            column.iter_mut().zip(of).for_each(|(tokens, more)| *tokens += more);
+        }
+        self.swaps += other.swaps;
+        self.swapped_out_pages += other.swapped_out_pages;
+        self.swapped_in_pages += other.swapped_in_pages;
+        self.deferred += other.deferred;
+        self.dropped_pages += other.dropped_pages;
+        self.stalled_seconds += other.stalled_seconds;
+        self
+    }
+
     pub(super) fn of(count: usize) -> Self {
         let (tiers, loaded) = (vec![TierCounts::default(); count], vec![Vec::new(); count]);
         Self { tiers, loaded, ..Self::default() }

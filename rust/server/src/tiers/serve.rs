@@ -6,6 +6,7 @@ use kvframe_core::{Allocation, Key, SeqId};
 use super::request::Known;
 use super::{Found, Landed, Room, Tiers};
 use crate::cache::Stopped;
+use crate::loading::Loading;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
 
@@ -18,36 +19,16 @@ pub(crate) struct Below {
 }
 
 impl Scheduler<'_> {
-    /// Settles transfers that have ended by `now`. Sequences whose load has ended run from now on.
-    pub fn settle_transfers(&mut self, now: f64) -> Result<(), Stopped> {
-        let Some(tiers) = &mut self.tiers else { return Ok(()) };
-        tiers.poll(&mut self.cache, now)?;
-        for landed in tiers.take_arrived() {
-            if let Some(at) = self.loading.iter().position(|one| one.seq == landed.seq) {
-                let one = self.loading.remove(at);
-                let one = self.land(one, &landed)?;
-                self.running.push(one);
-            }
-        }
-        Ok(())
-    }
-
-    /// A load has ended, with what it promised or less.
-    fn land(&mut self, mut one: Running, landed: &Landed) -> Result<Running, Stopped> {
-        one.computed = self.cache.manager.num_readable_tokens(one.seq)?;
-        one.slots = self.cache.manager.sequence(one.seq)?.len;
-        let cached = one.computed - landed.tokens.iter().sum::<u32>();
-        self.note_found(one.request, cached, &landed.tokens);
-        Ok(one)
-    }
-
     /// Looks up what tiers have of the request that is asked for, asks for as much of that as is worth
     /// loading, and makes room for it.
     pub fn find_below(&mut self, i: usize) -> Result<Below, Stopped> {
+        let (size, limit) = (self.block_size, self.limit(i) as usize);
+        let most = self.asked.keys.len().min(limit);
+        if self.is_swapped(i) {
+            self.ask_to_swap_in(i)?;
+            return Ok(Below { most, ..Below::default() });
+        }
         let Some(tiers) = &mut self.tiers else { return Ok(Below::default()) };
-        let size = self.block_size;
-        let target = self.prompts.prompt(i) + self.progress[i].sampled;
-        let most = self.asked.keys.len().min(((target - 1) / size) as usize);
         let pooled = if tiers.looks_first() {
             self.cache.manager.lookup_request(&self.asked)?.tokens / size
         } else {
@@ -84,27 +65,33 @@ impl Scheduler<'_> {
         }
     }
 
-    /// A request was allocated. Returns its sequence if that can run now; else it waits for its load.
+    /// A request was allocated. Returns its sequence if that can run now; else it waits for its load, or for
+    /// what another sequence computes.
     pub fn begin_below(
         &mut self,
         one: Running,
         given: &Allocation,
         Below { most, found }: Below,
     ) -> Result<Option<Running>, Stopped> {
-        let Some(tiers) = &mut self.tiers else {
-            self.note_found(one.request, given.cached_tokens, &[]);
-            return Ok(Some(one));
-        };
-        let keys = &self.asked.keys[..most];
-        tiers.began(&mut self.cache, given, (keys, found), &known(&self.asked))?;
-        if given.load.is_none() {
-            self.note_found(one.request, given.cached_tokens, &[]);
-            return Ok(Some(one));
+        let mut landed = Some(Landed::default());
+        if let Some(tiers) = &mut self.tiers {
+            let known = known(&self.asked);
+            if tiers.is_swapped(one.request) {
+                tiers.remember(given.seq, &known);
+                let lost = self.progress[one.request].lost;
+                landed = tiers.swap_in(one.request, given, lost)?;
+            } else {
+                let keys = &self.asked.keys[..most];
+                tiers.began(&mut self.cache, given, (keys, found), &known)?;
+                if given.load.is_some() {
+                    landed = tiers.take_arrived().pop();
+                }
+            }
         }
-        if let Some(landed) = tiers.take_arrived().pop() {
-            return self.land(one, &landed).map(Some);
+        if let Some(landed) = landed.as_ref().filter(|_| given.joined_tokens == 0) {
+            return self.land(one, landed).map(Some);
         }
-        self.loading.push(one);
+        self.loading.push(Loading::new(one, landed, given.joined_tokens));
         Ok(None)
     }
 
@@ -128,12 +115,11 @@ impl Scheduler<'_> {
         let count = self.tiers.as_ref().map_or(0, Tiers::prefetches);
         let waiting: Vec<usize> = self.queue.waiting().take(count).collect();
         for i in waiting {
-            if std::mem::replace(&mut self.progress[i].is_prefetched, true) {
+            if std::mem::replace(&mut self.progress[i].is_prefetched, true) || self.is_swapped(i) {
                 continue;
             }
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
-            let target = self.prompts.prompt(i) + self.progress[i].sampled;
-            let most = self.asked.keys.len().min(((target - 1) / self.block_size) as usize);
+            let most = self.asked.keys.len().min(self.limit(i) as usize);
             let keys: Vec<Key> = self.asked.keys[..most].to_vec();
             if let Some(tiers) = &mut self.tiers {
                 tiers.prefetch(&mut self.cache, &keys, known(&self.asked))?;

@@ -60,11 +60,13 @@ pub(crate) struct Found {
 }
 
 /// A load that has ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Landed {
     pub seq: SeqId,
     /// Tokens that came, by the tier that had them.
     pub tokens: Vec<u32>,
+    /// Tokens that a preempted sequence has again.
+    pub swapped: u32,
 }
 
 impl Tiers {
@@ -324,12 +326,12 @@ impl Tiers {
         for (tier, &tokens) in self.report.tiers.iter_mut().zip(&tokens) {
             tier.loaded_tokens += u64::from(tokens);
         }
-        self.arrived.push(Landed { seq, tokens });
+        self.arrived.push(Landed { seq, tokens, swapped: 0 });
         Ok(())
     }
 
     /// The loads that have ended since this was asked last.
-    pub(super) fn take_arrived(&mut self) -> Vec<Landed> {
+    pub(crate) fn take_arrived(&mut self) -> Vec<Landed> {
         std::mem::take(&mut self.arrived)
     }
 }

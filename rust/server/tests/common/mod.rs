@@ -1,10 +1,13 @@
 //! Random traffic, and random servers for it.
 #![allow(dead_code)] // each test takes what it needs
 
+pub mod by_hand;
+pub mod stack;
+
 use std::fmt::Write as _;
 
 use kvframe_core::policy::NAMES;
-use kvframe_server::{QueueOrder, ServerOptions};
+use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions};
 use proptest::prelude::*;
 
 pub const BLOCK: u32 = 4;
@@ -46,9 +49,12 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
     let policies: Vec<&str> = NAMES.to_vec();
     let sizes = (4u32..40, 1u32..6, 1u32..40);
-    let ways = (any::<bool>(), any::<bool>(), 0.25f64..4.0);
+    let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
+    let preemption = prop::sample::select(preemptions.to_vec());
+    let ways = (any::<bool>(), any::<bool>(), any::<bool>(), preemption, 0.25f64..4.0);
     let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways).prop_map(|((policy, order), sizes, (closed_loop, generated, load))| {
+    (chosen, sizes, ways).prop_map(|((policy, order), sizes, ways)| {
+        let (closed_loop, generated, join, preemption, load) = ways;
         let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
         let options = ServerOptions {
             max_num_seqs,
@@ -57,6 +63,8 @@ pub fn servers() -> impl Strategy<Value = Server> {
             load,
             closed_loop,
             cache_generated: generated,
+            preemption,
+            join,
             ..ServerOptions::default()
         };
         Server { policy, blocks, options }
@@ -65,4 +73,9 @@ pub fn servers() -> impl Strategy<Value = Server> {
 
 pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec((0u32..60, 0u32..4, 0u32..30, 0u32..12), 1..40)
+}
+
+/// Times that no binary fraction holds exactly.
+pub fn seconds(batch: &Batch) -> f64 {
+    0.0031 + 0.0007 * f64::from(batch.num_tokens()) + batch.kv_decode as f64 * 1e-5
 }

@@ -1,0 +1,188 @@
+"""Traffic that is drawn: arrivals, lengths, and sessions whose prompts grow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvframe import _core
+from kvframe.bench.options import OptionOrigins
+from kvframe.bench.traces import Source
+from kvframe.config.values import build
+from kvframe.errors import ConfigError
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Draws = npt.NDArray[np.float64]
+
+
+class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many tokens a prompt or an answer has.
+
+    Attributes:
+        kind: ``lognormal`` has the mean and deviation of the logarithm.
+        value: Of ``fixed``.
+        least: Of ``uniform``.
+        most: Of ``uniform``.
+        mean: Of ``normal`` and ``lognormal``.
+        deviation: Of those.
+    """
+
+    kind: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
+    value: Positive = 512
+    least: Positive = 1
+    most: Positive = 1024
+    mean: float = 0.0
+    deviation: float = 0.0
+
+    def draw(self, dice: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
+        """As many lengths, 1 at least."""
+        match self.kind:
+            case "fixed":
+                drawn = np.full(count, self.value)
+            case "uniform":
+                drawn = dice.uniform(self.least, self.most, count)
+            case "normal":
+                drawn = dice.normal(self.mean, self.deviation, count)
+            case _:
+                drawn = dice.lognormal(self.mean, self.deviation, count)
+        tokens: npt.NDArray[np.int64] = np.maximum(np.rint(drawn), 1).astype(np.int64)
+        return tokens
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[workload]`` of an experiment.
+
+    Attributes:
+        arrivals: When sessions begin: as a Poisson process, evenly, in bursts of ``burst``, all at
+            once (``batched``), or ``closed``: ``users`` sessions of which each goes on as soon as
+            it was answered.
+        rate: Sessions a second.
+        rates: Points (second, rate) between which the rate is interpolated instead, over and over.
+        burst: Sessions that begin together.
+        users: Of ``closed``.
+        requests: How many in all.
+        seconds: No session begins later.
+        turns: Mean requests a session, geometrically distributed. The prompt of a turn begins with
+            the prompt and the answer before it.
+        gap: Mean seconds from a turn to the next, exponentially distributed.
+        shared: Tokens at the front of every prompt.
+        input: Tokens that a turn adds.
+        output: Tokens of an answer.
+        longest: A session ends before a prompt and its answer would be longer.
+        block_size: Tokens a block.
+        seed: Of the draws.
+    """
+
+    arrivals: Literal["poisson", "uniform", "burst", "batched", "closed"] = "poisson"
+    rate: Positive = 1.0
+    rates: list[tuple[float, Positive]] = []
+    burst: Count = 8
+    users: Count = 64
+    requests: Count = 1000
+    seconds: Positive = 1e9
+    turns: Annotated[float, msgspec.Meta(ge=1)] = 1.0
+    gap: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    shared: Annotated[int, msgspec.Meta(ge=0)] = 0
+    input: Lengths = Lengths()
+    output: Lengths = Lengths(value=128)
+    longest: Count = 131_072
+    block_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 16
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Turns wait for the one before."""
+        return self.arrivals == "closed" or self.turns > 1
+
+
+def parse_workload(values: Mapping[str, Any], where: str) -> Workload:
+    """The table of an experiment.
+
+    Raises:
+        ConfigError: A key that it does not have, or a value that is impossible.
+    """
+    return build(Workload, values, "workload", OptionOrigins(where))
+
+
+def drawn(work: Workload, name: str) -> Source:
+    """A trace of it.
+
+    Raises:
+        ConfigError: No request came out.
+    """
+    rows = sorted(_rows(work), key=lambda row: row["timestamp"])[: work.requests]
+    if not rows:
+        raise ConfigError(f"{name}: workload: no request begins within seconds = {work.seconds:g}")
+    text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    trace = _core.Trace.parse(text, name, work.block_size)
+    return Source(name, hashlib.sha256(text).hexdigest(), trace)
+
+
+def _rows(work: Workload) -> Iterator[dict[str, Any]]:
+    dice = np.random.default_rng(work.seed)
+    count = work.requests
+    if work.arrivals == "closed":
+        count, turns = work.users, np.full(work.users, -(-work.requests // work.users))
+    else:
+        turns = dice.geometric(1 / work.turns, count)
+    fresh = 1 + work.shared // work.block_size
+    begun = 0
+    for at, (start, most) in enumerate(zip(_starts(work, dice, count), turns, strict=True)):
+        if start > work.seconds or begun >= work.requests:
+            return
+        more, answers = work.input.draw(dice, most), work.output.draw(dice, most)
+        gaps = dice.exponential(work.gap, most) if work.gap else np.zeros(most)
+        grows = work.turns > 1
+        time, length, chain = float(start), work.shared, fresh
+        for turn in range(most):
+            length += int(more[turn])
+            if length + answers[turn] > work.longest:
+                break
+            blocks = length // work.block_size
+            own = range(chain, chain + blocks)
+            shared = work.shared // work.block_size
+            yield {
+                "timestamp": round(time * 1000),
+                "session_id": f"s{at}",
+                "input_length": length,
+                "output_length": int(answers[turn]),
+                "hash_ids": [*range(1, shared + 1), *own[shared:]],
+            }
+            begun += 1
+            fresh = max(fresh, chain + blocks + 1)
+            if grows:
+                length += int(answers[turn])
+            else:
+                length, chain = work.shared, fresh
+            time += float(gaps[turn]) if work.arrivals != "closed" else 0.0
+        fresh += 1
+
+
+def _starts(work: Workload, dice: np.random.Generator, count: int) -> Draws:
+    """When sessions begin, in seconds."""
+    if work.arrivals in ("batched", "closed"):
+        return np.zeros(count)
+    if work.arrivals == "uniform":
+        units = np.arange(count, dtype=np.float64)
+    elif work.arrivals == "burst":
+        bursts = np.cumsum(dice.exponential(work.burst, -(-count // work.burst)))
+        units = np.repeat(bursts, work.burst)[:count]
+    else:
+        units = np.cumsum(dice.exponential(1.0, count))
+    if not work.rates:
+        return units / work.rate
+    # The time by which so many have come: the rate's integral, turned round.
+    points = np.array(work.rates)
+    times = np.linspace(points[0, 0], points[-1, 0], 10_000)
+    rates = np.interp(times, points[:, 0], points[:, 1])
+    come = np.concatenate([[0.0], np.cumsum(np.diff(times) * (rates[1:] + rates[:-1]) / 2)])
+    if not come[-1]:
+        return np.asarray(units / rates[0])
+    whole, rest = np.divmod(units, come[-1])
+    return np.asarray(whole * (times[-1] - times[0]) + np.interp(rest, come, times - times[0]))

@@ -1,0 +1,72 @@
+//! Servers whose every event can be worked out: blocks of 4 tokens, lru, steps of 10 s and 1 s a token.
+
+use kvframe_core::Manager;
+use kvframe_core::policy::admission::{self, Tier};
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::tier::TierLimits;
+use kvframe_server::tiers::options::{
+    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+};
+use kvframe_server::{
+    Batch, Fate, RequestRecord, ServerOptions, ServerReport, Tiers, simulate_with,
+};
+use kvframe_trace::replay::{PreparedTrace, SilentHost};
+use kvframe_trace::{Mode, Trace};
+
+pub fn serve(
+    rows: &str,
+    (blocks, tiers): (u32, Option<Tiers>),
+    options: &ServerOptions,
+) -> ServerReport {
+    let trace = Trace::parse(rows.as_bytes(), "by hand", Some(4)).unwrap();
+    let plan = trace.plan(Mode::Timed);
+    let prepared = PreparedTrace::new(&trace, Mode::Timed, &plan);
+    let lru = by_name("lru", PolicyOptions::default()).unwrap();
+    let mut manager = Manager::new(prepared.options(Some(blocks)).unwrap(), lru).unwrap();
+    let seconds = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
+    let traced = (&trace, &plan);
+    let report =
+        simulate_with(tiers, traced, &mut manager, &mut SilentHost, options, &seconds).unwrap();
+    manager.check_integrity().unwrap();
+    assert_eq!(manager.num_running(), 0);
+    report
+}
+
+/// Host memory of so many pages of 10 bytes under lru, over a link that carries so many bytes a second, with 1 s
+/// of latency.
+pub fn host(admission: &str, pages: u32, (read, write): (f64, f64)) -> Tiers {
+    let options = PolicyOptions::default();
+    let tier = TierParts {
+        options: TierOptions {
+            kind: Tier::Host,
+            limits: TierLimits { pages, in_flight: 100, backed_first: false },
+            high: 0.95,
+            low: 0.9,
+            refuses: false,
+            page_bytes: 10.0,
+            link: 0,
+            break_even: BreakEven::Off,
+        },
+        eviction: by_name("lru", options).unwrap(),
+        admission: TierAdmission::Core(admission::by_name(admission, options).unwrap()),
+    };
+    let links = vec![LinkOptions { read, write, latency: 1.0 }];
+    Tiers::new(TierSet { tiers: vec![tier], links, prefetch: 0 }, 4).unwrap()
+}
+
+/// A request that was served: arrival, start, first token and end, in seconds; tokens found; tokens computed
+/// again; preemptions.
+pub fn finished(times: [f64; 4], cached: u32, again: u32, preemptions: u32) -> RequestRecord {
+    let [arrival, start, first_token, end] = times;
+    RequestRecord {
+        fate: Fate::Finished,
+        arrival,
+        start,
+        first_token,
+        end,
+        cached_tokens: cached,
+        joined_tokens: 0,
+        recomputed_tokens: again,
+        preemptions,
+    }
+}

@@ -1,0 +1,101 @@
+//! Random tiers below a server.
+
+use kvframe_core::policy::admission::{self, Tier};
+use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
+use kvframe_core::tier::TierLimits;
+use kvframe_server::Tiers;
+use kvframe_server::tiers::options::{
+    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+};
+use proptest::prelude::*;
+
+use super::BLOCK;
+
+/// The tiers below a server, drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Stack {
+    pub below: Vec<Below>,
+    prefetch: usize,
+    /// They share one link.
+    shares: bool,
+}
+
+/// A tier, drawn.
+#[derive(Debug, Clone)]
+pub struct Below {
+    admission: &'static str,
+    pub policy: &'static str,
+    pub pages: u32,
+    in_flight: u32,
+    refuses: bool,
+    backed_first: bool,
+    rate: f64,
+    latency: f64,
+    break_even: BreakEven,
+}
+
+pub const PAGE_BYTES: f64 = 100.0;
+
+fn belows() -> impl Strategy<Value = Vec<Below>> {
+    let admissions = ["always", "write-through", "write-back", "selective", "second-use"];
+    let chosen = (prop::sample::select(admissions.to_vec()), prop::sample::select(NAMES.to_vec()));
+    let sizes = (1u32..60, 1u32..40, any::<bool>(), any::<bool>());
+    let break_evens = vec![BreakEven::Off, BreakEven::Auto, BreakEven::Tokens(9)];
+    let speeds = (1e2f64..1e6, 0.0f64..0.05, prop::sample::select(break_evens));
+    let below = (chosen, sizes, speeds).prop_map(|((admission, policy), sizes, speeds)| {
+        let (pages, in_flight, refuses, backed_first) = sizes;
+        let (rate, latency, break_even) = speeds;
+        Below {
+            admission,
+            policy,
+            pages,
+            in_flight,
+            refuses,
+            backed_first,
+            rate,
+            latency,
+            break_even,
+        }
+    });
+    prop::collection::vec(below, 0..4)
+}
+
+pub fn stacks() -> impl Strategy<Value = Stack> {
+    (belows(), 0usize..4, any::<bool>()).prop_map(|(below, prefetch, shares)| Stack {
+        below,
+        prefetch,
+        shares,
+    })
+}
+
+pub fn tiers(stack: &Stack) -> Option<Tiers> {
+    let kinds = [Tier::Host, Tier::Disk, Tier::Remote];
+    let tier = |(place, below): (usize, &Below)| TierParts {
+        options: TierOptions {
+            kind: kinds[place],
+            limits: TierLimits {
+                pages: below.pages,
+                in_flight: below.in_flight,
+                backed_first: below.backed_first,
+            },
+            high: 0.95,
+            low: 0.8,
+            refuses: below.refuses,
+            page_bytes: PAGE_BYTES,
+            link: if stack.shares { 0 } else { place },
+            break_even: below.break_even,
+        },
+        eviction: by_name(below.policy, PolicyOptions::default()).unwrap(),
+        admission: TierAdmission::Core(
+            admission::by_name(below.admission, PolicyOptions::default()).unwrap(),
+        ),
+    };
+    let link =
+        |below: &Below| LinkOptions { read: below.rate, write: below.rate, latency: below.latency };
+    let set = TierSet {
+        tiers: stack.below.iter().enumerate().map(tier).collect(),
+        links: stack.below.iter().map(link).collect(),
+        prefetch: stack.prefetch,
+    };
+    (!stack.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
+}

@@ -1,0 +1,132 @@
+"""Experiments: traffic that is drawn, and files of variants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvframe.bench.server.experiment import read_experiment
+from kvframe.bench.server.workload import drawn, parse_workload
+
+from .conftest import Command
+
+SHIPPED = sorted((Path(__file__).parents[2] / "examples" / "experiments").glob("*.toml"))
+SMALL = """
+[workload]
+rate = 4.0
+requests = 40
+turns = 3
+gap = 2.0
+shared = 64
+input = { kind = "uniform", least = 20, most = 200 }
+output = { kind = "fixed", value = 8 }
+
+[serve]
+policy = ["lru", "fifo"]
+capacity = [60]
+
+[variants.one.serve]
+card = "h100"
+
+[variants.tiers.serve]
+card = "h100"
+tier = ["host=100"]
+preemption = "auto"
+replicas = [2]
+routing = ["prefix"]
+"""
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_experiments_can_be_read(path: Path) -> None:
+    variants = read_experiment(path)
+    assert len({variant.name for variant in variants}) == len(variants) > 0
+    for variant in variants:
+        assert variant.workload is not None
+        work = parse_workload({**variant.workload, "requests": 30}, path.name)
+        assert drawn(work, path.stem).trace.requests == 30
+
+
+def test_five_are_shipped() -> None:
+    names = ["arrivals", "hardware", "outlook", "routers", "tiers"]
+    assert [path.stem for path in SHIPPED] == names
+
+
+def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    done = bench("experiment", "small.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    title, header, *rows = done.stdout.splitlines()
+    assert title == "small, TTFT and E2E in s"
+    assert [row.split()[0] for row in rows[:6]] == ["one"] * 2 + ["tiers"] * 4
+    assert header.split()[:3] == ["variant", "policy", "routing"]
+    assert sum(row.startswith("small/one, load 1, 60 blocks: ") for row in rows) == 1
+    below = [row for row in rows if "2 replicas by prefix of 60 blocks: host below the pool" in row]
+    assert len(below) == 1
+    assert "GPU-seconds" in below[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rate = 4.0", "rat = 4.0", "workload.rat = 4.0: unknown key; did you mean workload.rate"),
+        ("rate = 4.0", "rate = 0", "workload.rate = 0: must be more than 0"),
+        ('policy = ["lru", "fifo"]', 'polic = ["lru"]', "no key polic: an option of bench serve"),
+        ('card = "h100"\n\n', "card = 5\n\n", "serve.card = 5: must be a string"),
+        ("[serve]", "[server]", "no key server: workload, serve, variants"),
+        ("[workload]", "[workload", "small.toml: "),
+        ("requests = 40", "requests = 40\nseconds = 1e-9", "no request begins within"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    bench: Command, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in SMALL
+    (tmp_path / "small.toml").write_text(SMALL.replace(old, new, 1))
+    done = bench("experiment", "small.toml")
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def starts(**keys: object) -> np.ndarray:
+    work = parse_workload({"requests": 4000, "rate": 5.0, **keys}, "here")
+    times: np.ndarray = drawn(work, "here").trace.columns()["timestamp_ms"]
+    return times / 1000
+
+
+def test_arrivals_come_as_they_are_named() -> None:
+    assert np.allclose(np.diff(starts(arrivals="uniform")), 0.2)
+    gaps = np.diff(starts(arrivals="poisson"))
+    # Exponential: the deviation is the mean.
+    assert gaps.mean() == pytest.approx(0.2, rel=0.1)
+    assert gaps.std() == pytest.approx(0.2, rel=0.1)
+    bursts = starts(arrivals="burst", burst=50)
+    assert len(set(bursts.tolist())) == 80
+    assert not starts(arrivals="batched").any()
+    # Half of the time at the lower rate: a tenth of the requests.
+    wave = starts(rates=[[0, 1.0], [50, 1.0], [50.001, 9.0], [100, 9.0]]) % 100
+    assert (wave < 50).mean() == pytest.approx(0.1, abs=0.02)
+
+
+def test_prompts_of_a_session_go_on_from_the_answer() -> None:
+    work = parse_workload(
+        {
+            "requests": 500,
+            "turns": 4,
+            "shared": 32,
+            "input": {"kind": "lognormal", "mean": 4.0, "deviation": 0.5},
+            "output": {"value": 20},
+        },
+        "here",
+    )
+    trace = drawn(work, "here").trace
+    columns = trace.columns()
+    for session in range(int(columns["session"].max())):
+        lengths = columns["input_tokens"][columns["session"] == session]
+        assert (np.diff(lengths.astype(int)) > 20).all()
+        assert lengths[0] > 32
+    # 32 shared tokens are 2 blocks that all requests but the first can find.
+    bound = trace.prepare("engine")
+    assert bound["unique_blocks"] < bound["block_accesses"]
