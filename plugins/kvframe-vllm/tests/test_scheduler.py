@@ -194,17 +194,18 @@ def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
 
 def test_a_release_that_is_not_known_leaves_stock() -> None:
     site = Path(importlib.util.find_spec("vllm").origin).parents[1]  # type: ignore
-    assert "0.999.0 is not one of the known releases" in str(releases.difference(site, "0.999.0"))
-    assert releases.unknown() is None
+    told = str(releases.POOL.difference(site, "0.999.0"))
+    assert "0.999.0 is not one of the known releases" in told
+    assert releases.POOL.unknown is None
 
 
 def test_a_known_release_that_differs_leaves_stock(tmp_path: Path) -> None:
     core = tmp_path / "vllm" / "v1" / "core"
     core.mkdir(parents=True)
     (core / "block_pool.py").write_text("class BlockPool:\n    def touch(self, block): ...\n")
-    newest = list(releases.recorded())[-1]
-    told = str(releases.difference(tmp_path, f"{newest}.9"))
-    assert told.startswith(f"vLLM {newest}.9 differs from {newest}: BlockPool.")
+    newest = list(releases.POOL.recorded())[-1]
+    told = str(releases.POOL.difference(tmp_path, f"{newest}.9"))
+    assert told.startswith(f"vLLM {newest}.9 differs from {newest} as recorded: BlockPool.")
 
 
 @pytest.mark.parametrize("call", ["take", "hit", "insert", "free"])

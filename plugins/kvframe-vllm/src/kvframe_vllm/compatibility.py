@@ -133,8 +133,8 @@ def measure() -> None:
 def outcome(face: str) -> dict[str, Any]:
     """How many requests were served, and what was found, in a few words."""
     try:
-        unknown = releases.unknown if face == "pool" else releases.unknown_to_manager
-        if reason := unknown():
+        known = releases.POOL if face == "pool" else releases.MANAGER
+        if reason := known.unknown:
             return {"requests": 0, "told": f"not ruled: {reason}"}
         return compared(face)
     except Exception as error:

@@ -14,7 +14,7 @@ from kvframe_vllm.passive import PassiveConnector
 
 def unfit(scheduler: Any) -> str | None:
     """Why the manager of this scheduler cannot be kvframe's; None if it can."""
-    if reason := releases.unknown_to_manager():
+    if reason := releases.MANAGER.unknown:
         return reason
     manager = scheduler.kv_cache_manager
     if type(manager) is not KVCacheManager:
