@@ -220,21 +220,18 @@ def test_a_queue_that_fails_in_mid_run_is_replaced_by_stocks(
     queue, calls = pool_of(made).free_block_queue, [0]
 
     class Failing:
-        """kvframe's queue, whose n-th call of one kind fails."""
-
-        def __init__(self, core: Any) -> None:
-            self.core = core
+        """kvframe's compiled queue, whose n-th call of one kind fails."""
 
         def __getattr__(self, name: str) -> Any:
-            return fail if name == call else getattr(self.core, name)
+            return fail if name == call else getattr(queue.core.native, name)
 
     def fail(*given: Any) -> Any:
         calls[0] += 1
         if calls[0] == nth:
             raise RuntimeError("on purpose")
-        return getattr(queue.core.core, call)(*given)
+        return getattr(queue.core.native, call)(*given)
 
-    queue.core = Failing(queue.core)
+    queue._bind(Failing())
     done = served(made, load, PROMPTS[:80], check=False)
     assert len(done.hits) == 80
     assert not ruled(pool_of(made))
