@@ -27,7 +27,7 @@ from kvframe_vllm.queue import PolicyQueue
 from kvframe_vllm.replay import fuzz
 from kvframe_vllm.replay.check import check_pool, check_step
 from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
-from kvframe_vllm.replay.scenarios import SCENARIOS, serve
+from kvframe_vllm.replay.scenarios import SCENARIOS, checked, serve, under
 from kvframe_vllm.replay.workload import Families
 from kvframe_vllm.switch import switch
 
@@ -262,8 +262,7 @@ def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> N
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_lru_is_stock_under_everything_at_once(name: str) -> None:
     """Three hundred requests here; the command serves two thousand."""
-    stock = serve(SCENARIOS[name], 300, None, check=0)
-    ours = serve(SCENARIOS[name], 300, "lru")
+    stock, ours = serve(SCENARIOS[name], 300), serve(SCENARIOS[name], 300, under("lru"), checked())
     assert len(ours.run.hits) > 280
     assert min(ours.run.resumed, ours.aborted) > 0
     assert ours.compared() == stock.compared()
@@ -271,7 +270,7 @@ def test_lru_is_stock_under_everything_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("policy", ["lfu", "arc", "s3-fifo"])
 def test_every_request_is_served_under_any_policy(policy: str) -> None:
-    assert len(serve(SCENARIOS["asynchronous"], 300, policy).run.hits) > 280
+    assert len(serve(SCENARIOS["asynchronous"], 300, under(policy), checked()).run.hits) > 280
 
 
 def test_loose_values_raise_nothing() -> None:

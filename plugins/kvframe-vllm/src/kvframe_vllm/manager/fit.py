@@ -61,6 +61,4 @@ def _unfit_settings(scheduler: Any, manager: Any) -> str | None:
     connector = scheduler.connector
     if connector is not None and not isinstance(connector, PassiveConnector):
         return f"it serves no connector that moves blocks; here: {type(connector).__name__}"
-    if scheduler.defer_block_free and len(manager.coordinator.single_type_managers) > 1:
-        return "blocks of several groups are freed late"
     return None
