@@ -48,7 +48,7 @@ class Pool:
     def defer(self, held: Held) -> list[Any]:
         """What ends, as blocks that `free_blocks` gets later."""
         self.deferred[held.tables[-1][-1]] = held
-        # Where blocks left a window there is the null block, which is nobody's.
+        # Where blocks left a window there is the null block, which has no owner.
         return [self.blocks[block] for ids in held.tables for block in ids if block]
 
     def free_blocks(self, ordered_blocks: Iterable[Any]) -> None:

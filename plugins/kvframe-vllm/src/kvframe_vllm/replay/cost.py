@@ -61,8 +61,9 @@ def main() -> None:
 
 def measured(names: list[str], running: int, turns: int) -> list[dict[str, Any]]:
     """The policies in turn, so that what else the machine does meets all of them."""
-    # Enough requests that as many run for most of the time, and the pool evicts.
-    prompts = Families(requests=max(300, 3 * running)).prompts()
+    # Enough requests that as many run for most of the time, the pool evicts, and a run is long
+    # beside what else the machine does.
+    prompts = Families(requests=max(2000, 3 * running)).prompts()
     load = Load(blocks=60 * running + 20, running=running, batch=max(2048, 64 * running))
     spent: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(turns):
