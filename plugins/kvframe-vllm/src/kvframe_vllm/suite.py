@@ -14,6 +14,7 @@ import datetime
 import importlib.metadata
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,10 +73,14 @@ REASONS = {
     "Invalid repository ID or local directory": "want a model's files from a hub",
     "LocalEntryNotFoundError": "want a model's files from a hub",
     "not a block of this pool": "hand in blocks that they made themselves, not the pool",
-    "' not found\n>       available fixtures": "want a fixture of vLLM's other tests",
+    "' not found\n>       available fixtures": (
+        "want a fixture that stands with the whole of vLLM's tests"
+    ),
+    "fs_io_C extension not built": "want a compiled part that is not in the wheel",
     "LRUCachePolicy": "want vLLM's own class for lru, or look into it",
     "CacheHitSource.EXTERNAL_UNSPECIFIED": "know vLLM's own tiers alone: kvframe's is a disk's",
     "P2P session did not reach": "wait for two peers by the clock, which passes or not",
+    "± 65.536": "measure times, which other work on the machine disturbs",
     "queue.Empty": "wait for processes of their own that do not answer here",
     "got empty parameter set": "have no case without a GPU",
     "Found no NVIDIA driver": "want a GPU",
@@ -88,6 +93,9 @@ HEADS = {
     "manager": "kvframe's manager",
     "offload": "The CPU tier",
 }
+
+PLACE = re.compile(r"^\S+\.py:\d+: |^\('\S+\.py', \d+, ['\"]Skipped: ")
+"""Before the reason of a skipped test."""
 
 MISSING = ("", "not run", 0)
 
@@ -175,7 +183,10 @@ def reason(failure: str) -> str:
         if part in failure:
             return why
     lines = [line for line in failure.splitlines() if line.startswith("E ")]
-    return lines[0][1:].strip() if lines else " ".join(failure.split())[:200]
+    if lines:
+        return lines[0][1:].strip()
+    # Of a skipped test: what it says, without where its file lies here.
+    return PLACE.sub("", " ".join(failure.split()))[:200].rstrip("')\"")
 
 
 def outcomes(
