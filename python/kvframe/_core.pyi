@@ -54,7 +54,8 @@ class BlockQueue:
         self,
         /,
         blocks: Any,
-        using: tuple[
+        using: SupportsIndex
+        | tuple[
             SupportsIndex | str,
             SupportsIndex,
             SupportsIndex,
@@ -72,7 +73,8 @@ class BlockQueue:
         blocks: Any,
         keys: Any,
         depths: Any,
-        using: tuple[
+        using: SupportsIndex
+        | tuple[
             SupportsIndex | str,
             SupportsIndex,
             SupportsIndex,

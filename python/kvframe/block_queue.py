@@ -40,6 +40,9 @@ class BlockQueue(Generic[B]):
 
     Attributes:
         resolved: The configuration that names the policy.
+        native: The compiled queue, whose `take`, `insert`, `hit`, `free` and `remove` take the same
+            arguments, and know of the request `Access.row` or only its number of tokens: for an
+            engine that calls one for every request. `switch` puts another in its place.
 
     Raises:
         PluginError, PolicyError: The policy cannot be found, or not be made.
@@ -58,7 +61,7 @@ class BlockQueue(Generic[B]):
         self._capacity = capacity
         self._handles = handles
         self._block_size = resolved.config.cache.block_size if block_size is None else block_size
-        self._core = self._made(resolved, handles)
+        self.native = self._made(resolved, handles)
 
     @classmethod
     def named(cls, policy: str, capacity: int, **options: Any) -> BlockQueue[int]:
@@ -86,8 +89,8 @@ class BlockQueue(Generic[B]):
         _check(resolved)
         # It takes over what stands for the blocks, too.
         made = self._made(resolved, None)
-        made.adopt(self._core)
-        self._core, self.resolved = made, resolved
+        made.adopt(self.native)
+        self.native, self.resolved = made, resolved
 
     @property
     def policy(self) -> str:
@@ -97,17 +100,17 @@ class BlockQueue(Generic[B]):
     @property
     def available(self) -> int:
         """Blocks without an owner."""
-        return self._core.available()
+        return self.native.available()
 
     @property
     def evictions(self) -> int:
         """Findable blocks that `take` has taken for something else."""
-        return self._core.evictions()
+        return self.native.evictions()
 
     @property
     def failures(self) -> int:
         """Decisions that the built-in order took because the policy failed."""
-        return self._core.failures()
+        return self.native.failures()
 
     def take(self, n: int) -> list[B]:
         """Take the first ``n`` blocks: they have an owner now, and are not findable any more.
@@ -115,14 +118,14 @@ class BlockQueue(Generic[B]):
         Raises:
             CapacityError: There are fewer.
         """
-        taken: list[B] = self._core.take(n)
+        taken: list[B] = self.native.take(n)
         return taken
 
     def insert(
         self,
         blocks: Sequence[B],
         keys: Sequence[bytes | None],
-        depths: Sequence[int],
+        depths: Sequence[int] | int,
         use: Access = UNKNOWN,
     ) -> None:
         """Blocks with an owner became findable, given in the order of their prefix; what they held
@@ -132,13 +135,14 @@ class BlockQueue(Generic[B]):
             blocks: They.
             keys: What each holds, of any length; ghosts recognise it. Several may hold the same. A
                 block whose key is None is passed over.
-            depths: The place of each in its prefix, in blocks.
+            depths: The place of each in its prefix, in blocks; or of the first, where the others
+                follow it.
             use: The request that computed them.
 
         Raises:
             UsageError: One has no owner.
         """
-        self._core.insert(blocks, keys, depths, row_of(use))
+        self.native.insert(blocks, keys, depths, row_of(use))
 
     def hit(self, blocks: Sequence[B], use: Access = UNKNOWN) -> None:
         """A request found these blocks, in the order of their prefix: each has an owner now. One
@@ -147,7 +151,7 @@ class BlockQueue(Generic[B]):
         Raises:
             UsageError: One is not of this pool, or is named twice.
         """
-        self._core.hit(blocks, row_of(use))
+        self.native.hit(blocks, row_of(use))
 
     def free(self, blocks: Sequence[B], empty: Sequence[B] = ()) -> None:
         """The last owner of each of these blocks left, given in the order of a block table.
@@ -161,7 +165,7 @@ class BlockQueue(Generic[B]):
         Raises:
             UsageError: One has no owner.
         """
-        self._core.free(blocks, empty)
+        self.native.free(blocks, empty)
 
     def remove(self, blocks: Sequence[B]) -> None:
         """These blocks are not findable any more, owned or not; those that were not stay as they
@@ -170,11 +174,11 @@ class BlockQueue(Generic[B]):
         Raises:
             UsageError: The pool has not such a block.
         """
-        self._core.remove(blocks)
+        self.native.remove(blocks)
 
     def order(self) -> list[B]:
         """Blocks without an owner, in the order in which they would be taken now."""
-        order: list[B] = self._core.order()
+        order: list[B] = self.native.order()
         return order
 
     def check_integrity(self) -> None:
@@ -183,7 +187,7 @@ class BlockQueue(Generic[B]):
         Raises:
             IntegrityError: Something disagrees, which is a bug in kvframe.
         """
-        self._core.check_integrity()
+        self.native.check_integrity()
 
     def _made(self, resolved: Resolved, handles: Sequence[B] | None) -> Core:
         config, chosen = resolved.config.eviction, resolved.eviction

@@ -15,6 +15,7 @@ from kvframe.native import include_dir
 from ..native.helpers import compiler
 
 HERE = Path(__file__).parent
+PLUGINS = HERE.parents[1] / "plugins"
 GUESTS = ["guest-batched", "guest-column", "guest-order"]
 """Of a package that is installed beside kvframe: lru in Python, and compiled twice."""
 
@@ -25,17 +26,21 @@ class Peer:
     Args:
         engine: ``vllm``, ``sglang`` or ``lmcache``: the variable is called ENGINE_PYTHON.
         folder: Where it runs; what kvframe is installed as is put there.
+        plugins: Packages of this repository that it has besides.
     """
 
-    def __init__(self, engine: str, folder: Path) -> None:
+    def __init__(self, engine: str, folder: Path, *plugins: str) -> None:
         python = os.environ.get(variable := f"{engine.upper()}_PYTHON")
         if not python:
             pytest.skip(f"no Python that has {engine}: set {variable}")
         self.python, self.folder = python, folder
-        found = importlib.metadata.distribution("kvframe")
-        told = next(file for file in found.files or [] if file.name == "METADATA")
-        (folder / "kvframe-0.dist-info").symlink_to(Path(str(found.locate_file(told))).parent)
         self.path = [str(Path(kvframe.__file__).parents[1]), str(folder)]
+        for name in ("kvframe", *plugins):
+            found = importlib.metadata.distribution(name)
+            told = next(file for file in found.files or [] if file.name == "METADATA")
+            link = folder / f"{name.replace('-', '_')}-0.dist-info"
+            link.symlink_to(Path(str(found.locate_file(told))).parent)
+            self.path.append(str(PLUGINS / name / "src"))
 
     def run(
         self, *arguments: str, cwd: Path | None = None, path: tuple[Path, ...] = (), **env: str

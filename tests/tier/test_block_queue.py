@@ -9,7 +9,7 @@ import pytest
 from kvframe.block_queue import BlockQueue
 from kvframe.config import Resolved
 from kvframe.errors import CapacityError, UsageError
-from kvframe.flat import resolve
+from kvframe.flat import Access, resolve
 
 from .test_tier_policy import BUILTIN, registry
 
@@ -177,6 +177,25 @@ def test_an_engine_may_pass_its_own_objects() -> None:
             BlockQueue(resolve("lru"), 4, handles=handles)
 
 
+@pytest.mark.parametrize("name", BUILTIN)
+def test_places_in_a_row_are_told_by_the_first_and_the_engine_may_call_what_is_compiled(
+    name: str,
+) -> None:
+    by_each, by_first, compiled = queue(name), queue(name), queue(name)
+    keys = [b"a", None, b"b", b"c"]
+    use = Access(tokens=64)
+    by_each.insert([3, 5, 4, 2], keys, [6, 7, 8, 9], use)
+    by_first.insert([3, 5, 4, 2], keys, 6, use)
+    compiled.native.insert([3, 5, 4, 2], keys, 6, 64)
+    for ours in (by_each, by_first, compiled):
+        ours.free([3, 4, 2])
+        ours.check_integrity()
+    compiled.native.hit([4], 64)
+    for ours in (by_each, by_first):
+        ours.hit([4], use)
+    assert by_each.order() == by_first.order() == compiled.order()
+
+
 @pytest.mark.parametrize("name", [*BUILTIN, "oldest"])
 def test_a_block_may_come_to_hold_something_else(name: str) -> None:
     ours = queue(name)
@@ -258,6 +277,8 @@ def test_misuse_is_refused_and_changes_nothing(name: str) -> None:
         (lambda: ours.hit([BLOCKS]), f"block = {BLOCKS}: not a block of this pool"),
         (lambda: ours.insert([5, 0], [b"x", b"y"], [0, 0]), "block = 0: has no owner"),
         (lambda: ours.insert([5], [], [0]), "1 blocks, 0 keys, 1 depths"),
+        (lambda: ours.insert([5], [b"x"], 2**32 - 1), "depths = 4294967295: too far from 0"),
+        (lambda: ours.insert([5], [b"x"], -1), "depth = -1: must be an integer between 0"),
         (lambda: ours.remove([BLOCKS]), f"block = {BLOCKS}: not a block of this pool"),
         (lambda: BlockQueue("lru", 3), "resolved = 'lru': must be a Resolved"),  # type: ignore[arg-type]
     ):

@@ -200,11 +200,11 @@ def test_what_has_no_tier_says_so() -> None:
 def test_another_release_is_left_alone(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert releases.unknown() is None
-    assert "not one of the known" in str(releases.difference(tmp_path, "0.9.9"))
-    known = next(iter(releases.recorded()))
-    assert "is not as recorded" in str(releases.difference(tmp_path, known))
-    monkeypatch.setattr(releases, "unknown", lambda: "SGLang 9 is not one of the known releases")
+    assert releases.TREE.unknown is None
+    assert "not one of the known" in str(releases.TREE.difference(tmp_path, "0.9.9"))
+    known = next(iter(releases.TREE.recorded()))
+    assert "as recorded" in str(releases.TREE.difference(tmp_path, known))
+    monkeypatch.setattr(releases.TREE, "unknown", "SGLang 9 is not one of the known releases")
     with caplog.at_level(logging.WARNING, logger="sglang.kvframe"):
         plugin.register()
     assert len(caplog.records) == 1

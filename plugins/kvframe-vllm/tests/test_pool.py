@@ -18,7 +18,7 @@ if importlib.util.find_spec("vllm") is None:
 
 from kvframe_vllm import choice
 from kvframe_vllm.install import put_in, take_out
-from kvframe_vllm.pool import ruled, use_of_request
+from kvframe_vllm.pool import ruled, told_of, use_of_request
 from kvframe_vllm.replay.check import check_pool
 from vllm.v1.core.block_pool import BlockPool
 
@@ -237,7 +237,7 @@ def test_loose_values_of_clients_never_raise() -> None:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            use = use_of_request(request)
+            use = told_of(request)
         [block] = pool.get_new_blocks(1)
         pool._insert_block_hash(key(chance.randrange(99)), block, num_tokens=16)
         pool.free_block_queue.entered([block], [0], use)

@@ -27,7 +27,7 @@ from kvframe_vllm.queue import PolicyQueue
 from kvframe_vllm.replay import fuzz
 from kvframe_vllm.replay.check import check_pool, check_step
 from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
-from kvframe_vllm.replay.scenarios import SCENARIOS, serve
+from kvframe_vllm.replay.scenarios import SCENARIOS, checked, serve, under
 from kvframe_vllm.replay.workload import Families
 from kvframe_vllm.switch import switch
 
@@ -194,17 +194,18 @@ def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
 
 def test_a_release_that_is_not_known_leaves_stock() -> None:
     site = Path(importlib.util.find_spec("vllm").origin).parents[1]  # type: ignore
-    assert "0.999.0 is not one of the known releases" in str(releases.difference(site, "0.999.0"))
-    assert releases.unknown() is None
+    told = str(releases.POOL.difference(site, "0.999.0"))
+    assert "0.999.0 is not one of the known releases" in told
+    assert releases.POOL.unknown is None
 
 
 def test_a_known_release_that_differs_leaves_stock(tmp_path: Path) -> None:
     core = tmp_path / "vllm" / "v1" / "core"
     core.mkdir(parents=True)
     (core / "block_pool.py").write_text("class BlockPool:\n    def touch(self, block): ...\n")
-    newest = list(releases.recorded())[-1]
-    told = str(releases.difference(tmp_path, f"{newest}.9"))
-    assert told.startswith(f"vLLM {newest}.9 differs from {newest}: BlockPool.")
+    newest = list(releases.POOL.recorded())[-1]
+    told = str(releases.POOL.difference(tmp_path, f"{newest}.9"))
+    assert told.startswith(f"vLLM {newest}.9 differs from {newest} as recorded: BlockPool.")
 
 
 @pytest.mark.parametrize("call", ["take", "hit", "insert", "free"])
@@ -219,21 +220,18 @@ def test_a_queue_that_fails_in_mid_run_is_replaced_by_stocks(
     queue, calls = pool_of(made).free_block_queue, [0]
 
     class Failing:
-        """kvframe's queue, whose n-th call of one kind fails."""
-
-        def __init__(self, core: Any) -> None:
-            self.core = core
+        """kvframe's compiled queue, whose n-th call of one kind fails."""
 
         def __getattr__(self, name: str) -> Any:
-            return fail if name == call else getattr(self.core, name)
+            return fail if name == call else getattr(queue.core.native, name)
 
     def fail(*given: Any) -> Any:
         calls[0] += 1
         if calls[0] == nth:
             raise RuntimeError("on purpose")
-        return getattr(queue.core.core, call)(*given)
+        return getattr(queue.core.native, call)(*given)
 
-    queue.core = Failing(queue.core)
+    queue._bind(Failing())
     done = served(made, load, PROMPTS[:80], check=False)
     assert len(done.hits) == 80
     assert not ruled(pool_of(made))
@@ -264,8 +262,7 @@ def test_lru_may_come_and_go_in_mid_run(stock: dict[Load, tuple[Any, ...]]) -> N
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_lru_is_stock_under_everything_at_once(name: str) -> None:
     """Three hundred requests here; the command serves two thousand."""
-    stock = serve(SCENARIOS[name], 300, None, check=0)
-    ours = serve(SCENARIOS[name], 300, "lru")
+    stock, ours = serve(SCENARIOS[name], 300), serve(SCENARIOS[name], 300, under("lru"), checked())
     assert len(ours.run.hits) > 280
     assert min(ours.run.resumed, ours.aborted) > 0
     assert ours.compared() == stock.compared()
@@ -273,7 +270,7 @@ def test_lru_is_stock_under_everything_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("policy", ["lfu", "arc", "s3-fifo"])
 def test_every_request_is_served_under_any_policy(policy: str) -> None:
-    assert len(serve(SCENARIOS["asynchronous"], 300, policy).run.hits) > 280
+    assert len(serve(SCENARIOS["asynchronous"], 300, under(policy), checked()).run.hits) > 280
 
 
 def test_loose_values_raise_nothing() -> None:

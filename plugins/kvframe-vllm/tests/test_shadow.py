@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,12 @@ def test_numbers_go_into_vllms_metrics() -> None:
     (lfu,) = [one for one in report.shadows if one[:2] == ("lfu", 300)]
     assert counted == 2 * lfu.hit_tokens
     assert registry.get_sample_value("vllm:kvframe_shadow_trusted", {"engine": "0"}) == 1
+    ratio = registry.get_sample_value("vllm:kvframe_shadow_hit_ratio", labels)
+    assert ratio == pytest.approx(report.hit_rate(lfu))
+    assert registry.get_sample_value("vllm:kvframe_shadow_stride", {"engine": "0"}) == 1
+    sampled = ShadowStats.between(nothing, replace(report, stride=8))
+    assert sampled.reduce()["shadows follow"] == "1 block in 8"
+    assert "shadows follow" not in both.reduce()
 
 
 def test_what_it_cannot_follow_it_leaves_alone(caplog: pytest.LogCaptureFixture) -> None:

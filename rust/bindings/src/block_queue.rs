@@ -6,14 +6,14 @@ use kvframe_core::hash::Key;
 use kvframe_core::tier::BlockQueue as Core;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::{PyBytes, PyDict, PyList, PyRange, PyRangeMethods};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList};
 
-use crate::args::{BlockSize, Blocks, Victims};
+use crate::args::{BlockSize, Blocks, Depth, Victims};
 use crate::errors::{shown, usage};
 use crate::handles::Handles;
 use crate::policy::eviction::make_policy;
 use crate::policy::host::PolicyHost;
-use crate::tier::{KnownTuple, known};
+use crate::tier::Using;
 
 /// The core of a queue as the package sees it; `kvframe.block_queue.BlockQueue` is the face for users.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -39,32 +39,59 @@ impl BlockQueue {
     }
 }
 
-/// The keys of blocks: bytes of any length, or `None`.
-fn keys_of(names: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Key>>> {
-    let key = |name: Bound<'_, PyAny>| match name.cast::<PyBytes>() {
-        Ok(name) => Ok(Some(Key::of_name(name.as_bytes()))),
-        Err(_) if name.is_none() => Ok(None),
-        Err(_) => Err(usage(name.py(), format!("key = {}: must be bytes", shown(&name)))),
-    };
-    match names.cast::<PyList>() {
-        Ok(list) => list.iter().map(key).collect(),
-        Err(_) => names.try_iter()?.map(|name| key(name?)).collect(),
+/// The keys of blocks, bytes of any length, and which places of the list have `None` instead.
+#[derive(Default)]
+struct Keys {
+    keys: Vec<Key>,
+    none: Vec<usize>,
+}
+
+impl Keys {
+    fn of(names: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut read = Self::default();
+        match names.cast::<PyList>() {
+            Ok(list) => {
+                read.keys.reserve_exact(list.len());
+                list.iter().try_for_each(|name| read.add(&name))?;
+            }
+            Err(_) => names.try_iter()?.try_for_each(|name| read.add(&name?))?,
+        }
+        Ok(read)
+    }
+
+    fn add(&mut self, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        match name.cast::<PyBytes>() {
+            Ok(name) => self.keys.push(Key::of_name(name.as_bytes())),
+            Err(_) if name.is_none() => self.none.push(self.len()),
+            Err(_) => {
+                return Err(usage(name.py(), format!("key = {}: must be bytes", shown(name))));
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len() + self.none.len()
+    }
+
+    /// Of as many values, those of blocks with a key.
+    fn with_key(&self, values: &mut Vec<u32>) {
+        for &place in self.none.iter().rev() {
+            values.remove(place);
+        }
     }
 }
 
-/// Reads the places of blocks in a prefix. A Python range is read by its bounds, without a call per item.
-fn places(depths: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-    let Ok(range) = depths.cast::<PyRange>() else { return depths.extract() };
-    let (start, step, n) = (range.start()?, range.step()?, range.len()?);
-    let place = |at: usize| u32::try_from(start + step * at as isize).ok();
-    (0..n)
-        .map(place)
-        .collect::<Option<_>>()
-        .ok_or_else(|| usage(depths.py(), format!("depths = {}: must be from 0 on", shown(depths))))
-}
-
-fn with_key(values: &[u32], keys: &[Option<Key>]) -> Vec<u32> {
-    values.iter().zip(keys).filter(|(_, key)| key.is_some()).map(|(&value, _)| value).collect()
+/// The places of `n` blocks in a prefix: of each, or of the first of those that follow each other.
+fn places(depths: &Bound<'_, PyAny>, n: usize) -> PyResult<Vec<u32>> {
+    if depths.cast::<PyInt>().is_err() {
+        return depths.extract();
+    }
+    let first: Depth = depths.extract()?;
+    match first.0.checked_add(n as u32) {
+        Some(end) => Ok((first.0..end).collect()),
+        None => Err(usage(depths.py(), format!("depths = {}: too far from 0", shown(depths)))),
+    }
 }
 
 #[pymethods]
@@ -105,26 +132,24 @@ impl BlockQueue {
         blocks: &Bound<'_, PyAny>,
         keys: &Bound<'_, PyAny>,
         depths: &Bound<'_, PyAny>,
-        using: KnownTuple,
+        using: Using,
     ) -> PyResult<()> {
-        let (mut blocks, keys, mut depths) = (self.ids(blocks)?, keys_of(keys)?, places(depths)?);
+        let (mut blocks, keys) = (self.ids(blocks)?, Keys::of(keys)?);
+        let mut depths = places(depths, blocks.len())?;
         let (n, keyed, placed) = (blocks.len(), keys.len(), depths.len());
         if keyed != n || placed != n {
             let message = format!("{n} blocks, {keyed} keys, {placed} depths: must be as many");
             return Err(usage(py, message));
         }
-        if keys.contains(&None) {
-            blocks = with_key(&blocks, &keys);
-            depths = with_key(&depths, &keys);
-        }
-        let keys: Vec<Key> = keys.into_iter().flatten().collect();
-        self.core.with(py, |core| core.insert(&blocks, &keys, &depths, known(&using)))
+        keys.with_key(&mut blocks);
+        keys.with_key(&mut depths);
+        self.core.with(py, |core| core.insert(&blocks, &keys.keys, &depths, using.info()))
     }
 
     /// A request found blocks.
-    fn hit(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>, using: KnownTuple) -> PyResult<()> {
+    fn hit(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>, using: Using) -> PyResult<()> {
         let blocks = self.ids(blocks)?;
-        self.core.with(py, |core| core.hit(&blocks, known(&using)))
+        self.core.with(py, |core| core.hit(&blocks, using.info()))
     }
 
     /// The last owner of each left; `empty` hold nothing any more.

@@ -4,9 +4,10 @@ use kvframe_core::hash::Key;
 use kvframe_core::policy::RemovalCause;
 use kvframe_core::sequence::Meta;
 use kvframe_core::tier::{RequestInfo, TierPolicy as Core};
+use pyo3::inspect::{PyStaticExpr, PyStaticOperator};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt};
 
 use crate::args::{
     BlockSize, Blocks, Depth, Outlook, Priority, RequestClass, Session, TokenCount, Turn, Victims,
@@ -21,6 +22,39 @@ pub type KnownTuple = (Session, Turn, RequestClass, Priority, TokenCount, Outloo
 #[pyclass(frozen, module = "kvframe._core")]
 pub struct TierPolicy {
     core: PolicyHost<Core>,
+}
+
+/// What is known of the request that uses blocks: all of that, or no more than its tokens, which is
+/// read in no time.
+pub enum Using {
+    Tokens(TokenCount),
+    Known(KnownTuple),
+}
+
+impl Using {
+    pub fn info(&self) -> RequestInfo<'_> {
+        match self {
+            Self::Tokens(tokens) => RequestInfo { tokens: tokens.0, ..RequestInfo::default() },
+            Self::Known(told) => known(told),
+        }
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Using {
+    type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = PyStaticExpr::BinOp {
+        left: &<u32 as FromPyObject<'a, 'py>>::INPUT_TYPE,
+        op: PyStaticOperator::BitOr,
+        right: &<KnownTuple as FromPyObject<'a, 'py>>::INPUT_TYPE,
+    };
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match value.cast::<PyInt>() {
+            Ok(_) => value.extract().map(Self::Tokens),
+            Err(_) => value.extract().map(Self::Known),
+        }
+    }
 }
 
 /// As the core has it.

@@ -74,7 +74,7 @@ def measure() -> None:
         "date": datetime.date.today().isoformat(),
     }
     for name, given in variants().items():
-        if reason := releases.unknown():
+        if reason := releases.TREE.unknown:
             row[name] = f"not ruled: {reason}"
             continue
         _, difference = beside(operations=OPERATIONS, seed=1, **given)

@@ -24,7 +24,7 @@ def register() -> None:
     known nothing changes.
     """
     try:
-        reason = releases.unknown()
+        reason = releases.TREE.unknown
         if reason is None:
             _enter()
     except Exception as error:

@@ -51,7 +51,7 @@ def install(pool: Any, text: str | None) -> bool:
 
 def unfit(pool: Any) -> str | None:
     """Why this pool cannot be ruled by a policy; None if it can."""
-    if reason := releases.unknown():
+    if reason := releases.POOL.unknown:
         return reason
     if type(pool) is not BlockPool:
         return f"the pool is a {type(pool).__qualname__}, not vLLM's BlockPool"

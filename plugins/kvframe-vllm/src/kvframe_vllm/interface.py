@@ -74,7 +74,7 @@ class EvictionOrder(FreeBlocks, Protocol):
     def entered(
         self,
         blocks: Sequence[Any],
-        depths: Sequence[int],
+        depths: Sequence[int] | int,
         use: Any = None,
         mask: Sequence[bool] | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class EvictionOrder(FreeBlocks, Protocol):
         Args:
             blocks: In the order of the prompt; null blocks and blocks without a hash are passed
                 over.
-            depths: The place of each, in blocks.
+            depths: The place of each, in blocks; or of the first, where the others follow it.
             use: What is known of the request.
             mask: Which of them are kept by groups that keep some only (sliding windows).
         """

@@ -2,7 +2,8 @@
 
 vLLM calls what `FreeKVCacheBlockQueue` has; the pool (`kvframe_vllm.pool`) notifies besides which
 blocks were found, became findable, or are not any more. Blocks go to the core as vLLM's own objects
-and come back as these, so that nothing here is done block by block.
+and come back as these, so that nothing here is done block by block. What every request calls goes
+to the compiled queue at once, and nothing stands between.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from kvframe.block_queue import BlockQueue
 from kvframe.config import Resolved
-from kvframe.flat import UNKNOWN, Access
+from kvframe.flat import KnownRow
 from kvframe_vllm import choice
 
 Block = Any
@@ -45,9 +46,16 @@ class PolicyQueue:
         self.policy = choice.named(resolved)
         self.core = BlockQueue(resolved, len(blocks), block_size=block_size, handles=blocks)
         self.num_free_blocks = 0
-        self._live = True
         self._give_up = give_up
         self._empty: list[Block] = []
+        self._bind(self.core.native)
+
+    def _bind(self, native: Any) -> None:
+        """Call that compiled queue from now on; none if None."""
+        self._live = native is not None
+        self._take, self._hit, self._insert, self._free, self._remove = (
+            getattr(native, name, _nothing) for name in ("take", "hit", "insert", "free", "remove")
+        )
 
     # --- what vLLM calls --------------------------------------------------------------------------
 
@@ -57,11 +65,9 @@ class PolicyQueue:
 
     def popleft_n(self, n: int) -> list[Block]:
         """Take the first ``n`` blocks."""
-        if n == 0:
-            return []
         assert self.num_free_blocks >= n
         try:
-            taken = self.core.take(n)
+            taken: list[Block] = self._take(n)
         except Exception as error:
             # Nothing was taken: vLLM's own queue has all of them.
             own: list[Block] = self._fail(error).popleft_n(n)
@@ -89,7 +95,10 @@ class PolicyQueue:
         self.num_free_blocks += len(blocks)
         empty, self._empty = self._empty, []
         if blocks or empty:
-            self._tell(self.core.free, blocks[::-1], empty[::-1])
+            try:
+                self._free(blocks[::-1], empty[::-1])
+            except Exception as error:
+                self._fail(error)
 
     def append(self, block: Block) -> None:
         """One block lost its last owner."""
@@ -109,27 +118,35 @@ class PolicyQueue:
 
     def found(self, blocks: Sequence[Block]) -> None:
         """A request found these, and owns them now; `remove` was called for those without owner."""
-        if blocks:
-            self._tell(self.core.hit, blocks)
+        try:
+            self._hit(blocks, 0)
+        except Exception as error:
+            self._fail(error)
 
     def entered(
         self,
         blocks: Sequence[Block],
-        depths: Sequence[int],
-        use: Access = UNKNOWN,
+        depths: Sequence[int] | int,
+        use: KnownRow | int = 0,
         mask: Sequence[bool] | None = None,
     ) -> None:
-        """Blocks of a request have a new hash, each at its place; those without one are passed
-        over, and those that the mask leaves out.
+        """Blocks of a request have a new hash, each at its place, or in a row from the first on;
+        those without one are passed over, and those that the mask leaves out.
         """
         keys = [block._block_hash for block in blocks]
         if mask is not None:
             keys = [key if kept else None for key, kept in zip(keys, mask, strict=True)]
-        self._tell(self.core.insert, blocks, keys, depths, use)
+        try:
+            self._insert(blocks, keys, depths, use)
+        except Exception as error:
+            self._fail(error)
 
     def lost(self, blocks: Iterable[Block]) -> None:
         """Blocks have no hash any more."""
-        self._tell(self.core.remove, list(blocks))
+        try:
+            self._remove(list(blocks))
+        except Exception as error:
+            self._fail(error)
 
     def reset(self) -> None:
         """No block has a hash any more; the policy begins anew. Free blocks keep their order."""
@@ -138,20 +155,29 @@ class PolicyQueue:
                 order = self.core.order()
                 self.core = self.core.renewed()
                 self.core.free([], order[::-1])
+                self._bind(self.core.native)
             except Exception as error:
                 self._fail(error)
 
-    # --- all calls of the policy ------------------------------------------------------------------
+    # --- another policy, or none ------------------------------------------------------------------
 
-    def _tell(self, call: Callable[..., None], *given: Any) -> None:
-        """Call the policy; by now the pool's ``ref_cnt`` say the same as the call."""
-        if self._live:
-            try:
-                call(*given)
-            except Exception as error:
-                self._fail(error)
+    def switch(self, resolved: Resolved) -> None:
+        """Have another policy rank the blocks from now on.
+
+        Raises:
+            KVFrameError: It cannot be had; all is as it was.
+        """
+        self.core.switch(resolved)
+        self.policy = choice.named(resolved)
+        self._bind(self.core.native)
 
     def _fail(self, error: Exception) -> Any:
-        """Ends this queue; returns vLLM's own, which the pool has from now on."""
-        self._live = False
+        """Ends this queue; returns vLLM's own, which the pool has from now on. By the time of each
+        call the pool's ``ref_cnt`` say the same as the call.
+        """
+        self._bind(None)
         return self._give_up(error)
+
+
+def _nothing(*_: Any) -> Any:
+    """What a queue that has ended does."""

@@ -46,6 +46,6 @@ def _switch(pool: Any, text: str, uses: Sequence[int] | None) -> None:
         if ruled(pool):
             take_out(pool)
     elif ruled(pool):
-        pool.free_block_queue.core.switch(choice.resolved(text))
+        pool.free_block_queue.switch(choice.resolved(text))
     else:
         put_in(pool, choice.resolved(text), uses)

@@ -26,6 +26,9 @@ pub struct BlockQueue {
     pub(super) keyless: u64,
     /// Scratch: the blocks of a call that the policy is told of.
     named: Vec<BlockId>,
+    /// The last call that named each block, and how many there were: none may name one twice.
+    named_by: Vec<u64>,
+    calls: u64,
 }
 
 impl Consult for BlockQueue {
@@ -44,8 +47,8 @@ impl BlockQueue {
         while let Some(block) = tier.pool.take(0) {
             tier.policy.take(&[block]);
         }
-        let uses = vec![0; capacity as usize];
-        Ok(Self { tier, evictions: 0, uses, keyless: 0, named: Vec::new() })
+        let (uses, named_by) = (vec![0; capacity as usize], vec![0; capacity as usize]);
+        Ok(Self { tier, evictions: 0, uses, keyless: 0, named: Vec::new(), named_by, calls: 0 })
     }
 
     /// The tier that ranks the cached ones.
@@ -91,7 +94,7 @@ impl BlockQueue {
         depths: &[u32],
         known: RequestInfo<'_>,
     ) -> Result<()> {
-        self.check(blocks, is_owned, "has no owner")?;
+        self.check(blocks.iter().copied(), is_owned, "has no owner")?;
         self.tier.tick();
         for ((&block, &key), &depth) in blocks.iter().zip(keys).zip(depths) {
             if self.tier.pool.is_findable(block) {
@@ -113,7 +116,7 @@ impl BlockQueue {
     /// # Errors
     /// [`Error::Invalid`] for a block that the pool has not, or that is named twice.
     pub fn hit(&mut self, blocks: &[BlockId], known: RequestInfo<'_>) -> Result<()> {
-        self.check(blocks, |_| true, "")?;
+        self.check(blocks.iter().copied(), |_| true, "")?;
         self.tier.tick();
         self.tier.moved.clear();
         self.named.clear();
@@ -150,12 +153,7 @@ impl BlockQueue {
     /// # Errors
     /// [`Error::Invalid`] for a block that has no owner, or that is named twice.
     pub fn free(&mut self, blocks: &[BlockId], empty: &[BlockId]) -> Result<()> {
-        let mut all = std::mem::take(&mut self.named);
-        all.clear();
-        all.extend(empty.iter().chain(blocks));
-        let checked = self.check(&all, is_owned, "has no owner");
-        self.named = all;
-        checked?;
+        self.check(empty.iter().chain(blocks).copied(), is_owned, "has no owner")?;
         self.tier.tick();
         for &block in empty {
             if self.tier.pool.is_findable(block) {
@@ -196,7 +194,9 @@ impl BlockQueue {
     /// # Errors
     /// [`Error::Invalid`] for a block that the pool has not.
     pub fn remove(&mut self, blocks: &[BlockId]) -> Result<()> {
-        self.check_ids(blocks)?;
+        if let Some(&block) = blocks.iter().find(|&&block| block >= self.tier.pool.capacity()) {
+            return Err(invalid(block, NOT_HERE));
+        }
         self.tier.tick();
         for &block in blocks {
             if self.tier.pool.is_findable(block) {
@@ -213,24 +213,26 @@ impl BlockQueue {
         free.chain(cached).collect()
     }
 
-    fn check_ids(&self, blocks: &[BlockId]) -> Result<()> {
-        match blocks.iter().find(|&&block| block >= self.tier.pool.capacity()) {
-            None => Ok(()),
-            Some(&block) => Err(invalid(block, "not a block of this pool")),
-        }
-    }
-
     /// Refuses a block that the pool has not, is in another state, or is named twice.
-    fn check(&mut self, blocks: &[BlockId], fits: fn(State) -> bool, limit: &str) -> Result<()> {
-        self.check_ids(blocks)?;
-        let pool = &self.tier.pool;
-        if let Some(&block) = blocks.iter().find(|&&block| !fits(pool.state(block))) {
-            return Err(invalid(block, limit));
+    fn check(
+        &mut self,
+        blocks: impl Iterator<Item = BlockId>,
+        fits: impl Fn(State) -> bool,
+        limit: &str,
+    ) -> Result<()> {
+        self.calls += 1;
+        for block in blocks {
+            let Some(named_by) = self.named_by.get_mut(block as usize) else {
+                return Err(invalid(block, NOT_HERE));
+            };
+            if !fits(self.tier.pool.state(block)) {
+                return Err(invalid(block, limit));
+            }
+            if std::mem::replace(named_by, self.calls) == self.calls {
+                return Err(invalid(block, "named twice"));
+            }
         }
-        match self.tier.over(blocks, |_, _| 1) {
-            Some(block) => Err(invalid(block, "named twice")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The queue's and the policy's state against the pool's.
@@ -241,6 +243,8 @@ impl BlockQueue {
         self.tier.check_integrity()
     }
 }
+
+const NOT_HERE: &str = "not a block of this pool";
 
 fn is_owned(state: State) -> bool {
     matches!(state, State::Pending | State::Committed)

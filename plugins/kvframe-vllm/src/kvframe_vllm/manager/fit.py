@@ -14,7 +14,7 @@ from kvframe_vllm.passive import PassiveConnector
 
 def unfit(scheduler: Any) -> str | None:
     """Why the manager of this scheduler cannot be kvframe's; None if it can."""
-    if reason := releases.unknown_to_manager():
+    if reason := releases.MANAGER.unknown:
         return reason
     manager = scheduler.kv_cache_manager
     if type(manager) is not KVCacheManager:
@@ -61,6 +61,4 @@ def _unfit_settings(scheduler: Any, manager: Any) -> str | None:
     connector = scheduler.connector
     if connector is not None and not isinstance(connector, PassiveConnector):
         return f"it serves no connector that moves blocks; here: {type(connector).__name__}"
-    if scheduler.defer_block_free and len(manager.coordinator.single_type_managers) > 1:
-        return "blocks of several groups are freed late"
     return None

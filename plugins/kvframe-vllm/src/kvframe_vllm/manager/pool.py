@@ -18,8 +18,8 @@ class Pool:
 
     Attributes:
         blocks: vLLM's objects, by id: they say no more than their id here.
-        deferred: What ended while a step may still write there, by the last block of its one table,
-            which no other table ends with.
+        deferred: What ended while a step may still write there, by the last block of its last
+            table, which no other table ends with.
     """
 
     enable_caching = True
@@ -47,12 +47,12 @@ class Pool:
 
     def defer(self, held: Held) -> list[Any]:
         """What ends, as blocks that `free_blocks` gets later."""
-        [ids] = held.tables
-        self.deferred[ids[-1]] = held
-        return [self.blocks[block] for block in ids]
+        self.deferred[held.tables[-1][-1]] = held
+        # Where blocks left a window there is the null block, which has no owner.
+        return [self.blocks[block] for ids in held.tables for block in ids if block]
 
     def free_blocks(self, ordered_blocks: Iterable[Any]) -> None:
-        """The blocks of a table that `defer` gave out, from its end."""
+        """The blocks that `defer` gave out, from their end."""
         blocks = list(ordered_blocks)
         if blocks:
             self._manager.let_go(self.deferred.pop(blocks[0].block_id), blocks)

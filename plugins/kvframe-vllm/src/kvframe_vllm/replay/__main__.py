@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
-import importlib.metadata
 import json
 import logging
-import platform
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ from kvframe_vllm.install import STOCK, put_in, unfit
 from kvframe_vllm.manager.fit import unfit as unfit_manager
 from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay import manager as manager_replay
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.check import check_step
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
@@ -29,7 +26,7 @@ FACES = ("pool", "manager")
 
 
 def main() -> None:
-    """Run every policy at every size in every face; print a table, and record it if asked."""
+    """Run every policy at every size in every face; print a table, and record it."""
     asked = arguments()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     prompts = Families(requests=asked.requests).prompts()
@@ -46,8 +43,19 @@ def main() -> None:
                 print(f"{cell.get('hit_rate', '-'):>9}", end="", flush=True)
                 cells.append(cell)
         print(f"  {remark(policy, cells)}", flush=True)
-        if asked.json:
-            enter(Path(asked.json), cells)
+        enter(asked.json, cells)
+    records.fail_if(
+        [
+            f"lru in {cell['blocks']} blocks, {cell['face']}: not the blocks that stock gives"
+            for cell in cells
+            if cell["policy"] == "lru" and cell["tables"] not in tables_of_stock(cells)
+        ]
+    )
+
+
+def tables_of_stock(cells: list[dict[str, Any]]) -> set[str]:
+    """What stands for the blocks that stock gave, at each size."""
+    return {cell["tables"] for cell in cells if cell["policy"] == STOCK}
 
 
 def remark(policy: str, cells: list[dict[str, Any]]) -> str:
@@ -69,7 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--asynchronous", action="store_true", help="as vLLM serves")
     parser.add_argument("--check", action="store_true", help="check every step (slow)")
-    parser.add_argument("--json", help="file for the record")
+    parser.add_argument("--json", type=Path, default=records.place("eviction"), help="the record")
     return parser.parse_args()
 
 
@@ -154,15 +162,7 @@ def enter(file: Path, cells: list[dict[str, Any]]) -> None:
         policy, face, blocks = _of(cell)
         return policies.index(policy), face, blocks
 
-    names = ("vllm", "kvframe", "kvframe-vllm", "torch", "numpy")
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python -m kvframe_vllm.replay", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in names},
-        "cells": sorted(every.values(), key=place),
-    }
-    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    records.write(file, "replay", cells=sorted(every.values(), key=place))
 
 
 def _of(cell: dict[str, Any]) -> tuple[str, str, int]:

@@ -14,6 +14,16 @@ def check_step(made: Any, run: Run, output: Any, block_size: int) -> None:
     Raises:
         AssertionError: Something disagrees.
     """
+    check_tables(made, run, output, block_size)
+    check_pool(made.kv_cache_manager.block_pool)
+
+
+def check_tables(made: Any, run: Run, output: Any, block_size: int) -> None:
+    """The first two of these, for any manager.
+
+    Raises:
+        AssertionError: Something disagrees.
+    """
     contents: dict[int, tuple[Any, ...]] = {}
     for name in output.num_scheduled_tokens:
         request = made.requests[name]
@@ -27,7 +37,6 @@ def check_step(made: Any, run: Run, output: Any, block_size: int) -> None:
             for block, key in zip(table, keys, strict=False):
                 held = contents.setdefault(block, (group, key)) if block else (group, key)
                 assert held == (group, key), f"block {block} holds two contents"
-    check_pool(made.kv_cache_manager.block_pool)
 
 
 def check_pool(pool: Any) -> None:

@@ -13,16 +13,13 @@ found in vLLM's own pool.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import importlib.util
-import json
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
 from kvframe.shadow import ShadowReport
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.mixed import OUTPUT, SHARES, mixed
 from kvframe_vllm.replay.shadowed import with_shadows
@@ -45,26 +42,20 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1600)
     parser.add_argument("--blocks", type=int, default=700, help="blocks of the pool")
     parser.add_argument("--window", type=int, default=100, help="requests of a point")
-    parser.add_argument("--json", type=Path, default=Path("results/demonstration.json"))
+    parser.add_argument("--json", type=Path, default=records.place("demonstration"))
     parser.add_argument("--figure", type=Path, default=Path("results/demonstration.svg"))
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
-    record = demonstrated(asked) | {
-        "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python -m kvframe_vllm.replay.demonstration", *sys.argv[1:]]),
-        "versions": {
-            name: importlib.metadata.version(name) for name in ("vllm", "kvframe", "kvframe-vllm")
-        },
-    }
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record = demonstrated(asked)
+    records.write(asked.json, "replay.demonstration", **record)
     print(told(record))
     if importlib.util.find_spec("matplotlib") is None:
-        print("no figure: matplotlib is not installed")
+        print("no figure: matplotlib is not installed (pip install 'kvframe[plot]')")
         return
     from kvframe_vllm.replay.demonstration_figure import draw
 
     draw(record, asked.figure)
+    print(f"drawn into {asked.figure}")
 
 
 def demonstrated(asked: argparse.Namespace) -> dict[str, Any]:

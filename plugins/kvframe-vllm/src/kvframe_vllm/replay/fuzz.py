@@ -9,12 +9,8 @@ replaced.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
-import json
 import logging
 import random
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -27,6 +23,7 @@ from kvframe_vllm import choice
 from kvframe_vllm.install import put_in
 from kvframe_vllm.plugin import put_into
 from kvframe_vllm.pool import ruled
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.check import check_pool
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.workload import VOCABULARY
@@ -152,7 +149,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", default="lru,lfu,arc,s3-fifo,w-tinylfu", help="by comma")
-    parser.add_argument("--json", type=Path, help="file for the record")
+    parser.add_argument("--json", type=Path, default=records.place("fuzz"), help="the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
     policies, start, served = asked.policies.split(","), time.monotonic(), 0
@@ -167,16 +164,7 @@ def main() -> None:
                 serve(count, seed, policies[served // BATCH % len(policies)])
             served += count
     print(f"{served} requests, nothing raised, {time.monotonic() - start:.0f} s")
-    if asked.json:
-        versions = ("vllm", "kvframe", "kvframe-vllm")
-        record = {
-            "date": datetime.date.today().isoformat(),
-            "command": " ".join(["python -m kvframe_vllm.replay.fuzz", *sys.argv[1:]]),
-            "versions": {name: importlib.metadata.version(name) for name in versions},
-            "requests": served,
-            "raised": 0,
-        }
-        asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    records.write(asked.json, "replay.fuzz", requests=served, raised=0)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,14 @@ each call would take longer than most calls. Runs take turns.
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
-import importlib.metadata
-import json
 import logging
-import platform
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
 from kvframe_vllm.manager.scheduler import put_in
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.repeated import Repeated
 from kvframe_vllm.replay.repeated import record as record_answers
@@ -30,9 +26,15 @@ STOCK = "stock"
 NONE = "none"
 """A manager that repeats what stock has answered."""
 
+MANAGER_BARS = {8: 0.5, 256: 0.2}
+"""Of stock's manager, that lru may take, by running requests."""
+
+STEP_BAR = 1.0
+"""Of stock's whole step, that foresight may take."""
+
 
 def main() -> None:
-    """Print the medians of runs in turn and their ratio to stock; write the record if asked."""
+    """Print the medians of runs in turn and their ratio to stock; record, and fail above a bar."""
     parser = argparse.ArgumentParser(
         prog="python -m kvframe_vllm.replay.manager_cost", description=__doc__
     )
@@ -40,7 +42,9 @@ def main() -> None:
     parser.add_argument("--running", default="8,256,1024", help="requests at once, by comma")
     parser.add_argument("--answer", type=int, default=256, help="tokens, where more than 8 run")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--json", help="file for the record")
+    parser.add_argument(
+        "--json", type=Path, default=records.place("manager_cost"), help="the record"
+    )
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     names = [STOCK, *asked.policies.split(",")]
@@ -54,8 +58,8 @@ def main() -> None:
                 f" whole step {row['step_us']:8.1f} us, {row['step_ratio']:.3f}",
                 flush=True,
             )
-    if asked.json:
-        Path(asked.json).write_text(json.dumps(record(cells), indent=1) + "\n", encoding="utf-8")
+    records.write(asked.json, "replay.manager_cost", cells=cells)
+    records.fail_if(missed(cells))
 
 
 def load_of(running: int, answer: int) -> tuple[Load, list[list[int]], int]:
@@ -113,16 +117,17 @@ def serve(made: Any, load: Load, prompts: list[list[int]], output: int) -> float
     return done.schedule_us + done.update_us
 
 
-def record(cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """The cells with what they were measured by."""
-    names = ("vllm", "kvframe", "kvframe-vllm")
-    return {
-        "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python -m kvframe_vllm.replay.manager_cost", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in names},
-        "cells": cells,
-    }
+def missed(cells: list[dict[str, Any]]) -> list[str]:
+    """What is above its bar, a line each."""
+    lines = []
+    for cell in cells:
+        running, policy = cell["running"], cell["policy"]
+        share, bar = cell["manager_ratio"], MANAGER_BARS.get(running)
+        if policy == "lru" and bar is not None and share > bar:
+            lines.append(f"{running} running, lru: manager {share} of stock's, at most {bar}")
+        if policy == "foresight" and cell["step_ratio"] > STEP_BAR:
+            lines.append(f"{running} running, foresight: a step {cell['step_ratio']} of stock's")
+    return lines
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ import logging
 import random
 import time
 import warnings
+from pathlib import Path
 
 from kvframe_vllm.manager.scheduler import put_in
 from kvframe_vllm.manager.whole import WholeManager
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.fuzz import BATCH, VALUES, loose, loosen
 from kvframe_vllm.replay.workload import VOCABULARY
@@ -64,6 +66,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", default="lru,lfu,arc,s3-fifo,foresight", help="by comma")
+    parser.add_argument(
+        "--json", type=Path, default=records.place("manager_fuzz"), help="the record"
+    )
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
     policies, start, served = asked.policies.split(","), time.monotonic(), 0
@@ -74,6 +79,7 @@ def main() -> None:
             serve(count, seed, policies[served // BATCH % len(policies)])
             served += count
     print(f"{served} requests, nothing raised, {time.monotonic() - start:.0f} s")
+    records.write(asked.json, "replay.manager_fuzz", requests=served, raised=0)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ import json
 import logging
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,11 +29,12 @@ from vllm.v1.request import Request, RequestStatus
 
 from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import STOCK, put_in
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.check import check_step
 from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
 
-RECORD = Path("results") / "scenarios.json"
+RECORD = records.place("scenarios")
 BLOCK = 16
 WINDOW = SlidingWindowSpec(
     block_size=BLOCK, num_kv_heads=2, head_size=16, dtype=torch.float32, sliding_window=96
@@ -47,12 +48,14 @@ LATE = {
 """A connector that only makes vLLM free blocks late: the pool is ruled beside it."""
 
 _PLAIN = Load(blocks=160, running=12, events=True)
+_HYBRID = replace(_PLAIN, blocks=260, groups=[full_attention(BLOCK), WINDOW])
 SCENARIOS: Mapping[str, Load] = {
     "synchronous": _PLAIN,
     "asynchronous": replace(_PLAIN, asynchronous=True),
     "speculative": replace(_PLAIN, drafts=3),
-    "hybrid": replace(_PLAIN, blocks=260, groups=[full_attention(BLOCK), WINDOW]),
+    "hybrid": _HYBRID,
     "deferred frees": replace(_PLAIN, asynchronous=True, connector=LATE),
+    "deferred hybrid": replace(_HYBRID, blocks=200, asynchronous=True, connector=LATE),
 }
 """How the scheduler is set up in each."""
 
@@ -76,6 +79,18 @@ class Outcome:
         """All that may not differ."""
         return self.run.hits, self.run.tables, self.run.steps, self.run.resumed, self.events
 
+    def counts(self, load: Load) -> dict[str, int]:
+        """How much was served, in a pool of how many blocks."""
+        return {
+            "blocks": load.blocks,
+            "requests": len(self.run.hits),
+            "steps": self.run.steps,
+            "resumed": self.run.resumed,
+            "aborted": self.aborted,
+            "resets": self.resets,
+            "events": len(self.events),
+        }
+
 
 def mixed(count: int) -> list[Request]:
     """Adapters, salts, images and priorities among families and scans, some of them long."""
@@ -98,17 +113,27 @@ def mixed(count: int) -> list[Request]:
     return made
 
 
-def serve(load: Load, count: int, policy: str | None, *, check: int = 1) -> Outcome:
-    """Serve that many mixed requests under a policy, or as vLLM does if None; check the state after
-    every ``check`` steps, or not if 0.
+Rule = Callable[[Any], None]
+"""Puts what is compared into a scheduler that is made."""
+
+After = Callable[[Any, Run, Any], None]
+"""Called with the scheduler, the run and what the worker is told, after each step is scheduled."""
+
+
+def serve(
+    load: Load,
+    count: int,
+    rule: Rule = lambda made: None,
+    after: After = lambda made, run, output: None,
+) -> Outcome:
+    """Serve that many mixed requests.
 
     Raises:
-        AssertionError: A check failed, or a block was lost.
+        AssertionError: A block was lost, or another manager took over.
     """
     made = scheduler(load)
-    pool = made.kv_cache_manager.block_pool
-    if policy is not None:
-        put_in(pool, resolved(policy))
+    rule(made)
+    manager = made.kv_cache_manager
     waiting, chance = mixed(count)[::-1], random.Random(3)
     done = Outcome(Run(), made.replay_events)
 
@@ -123,31 +148,36 @@ def serve(load: Load, count: int, policy: str | None, *, check: int = 1) -> Outc
         if step % 301 == 300 and not load.connector:
             done.resets += made.reset_prefix_cache(reset_running_requests=True)
 
-    def after(run: Run, output: Any) -> None:
-        if check and run.steps % check == 0:
+    made.add_request(waiting.pop())
+    done.run = run(made, load, before, partial(after, made))
+    assert not waiting
+    assert made.kv_cache_manager is manager, "vLLM's own manager took over"
+    assert manager.block_pool.get_num_free_blocks() == load.blocks - 1, "blocks were lost"
+    return done
+
+
+def under(policy: str) -> Rule:
+    """A policy in the pool."""
+    return lambda made: put_in(made.kv_cache_manager.block_pool, resolved(policy))
+
+
+def checked(every: int = 1) -> After:
+    """The state is checked after every so many steps."""
+
+    def after(made: Any, run: Run, output: Any) -> None:
+        if run.steps % every == 0:
             check_step(made, run, output, BLOCK)
 
-    made.add_request(waiting.pop())
-    done.run = run(made, load, before, after)
-    assert not waiting
-    assert pool.get_num_free_blocks() == load.blocks - 1, "blocks were lost"
-    return done
+    return after
 
 
 def compared(name: str, load: Load, count: int, check: int) -> dict[str, Any]:
     """Serve a scenario twice; what there is to say of it."""
-    stock = serve(load, count, None, check=0)
-    ours = serve(load, count, "lru", check=check)
+    stock, ours = serve(load, count), serve(load, count, under("lru"), checked(check))
     return {
         "scenario": name,
-        "blocks": load.blocks,
         "equal": ours.compared() == stock.compared(),
-        "requests": len(ours.run.hits),
-        "steps": ours.run.steps,
-        "resumed": ours.run.resumed,
-        "aborted": ours.aborted,
-        "resets": ours.resets,
-        "events": len(ours.events),
+        **ours.counts(load),
         "checked every": check,
         "vllm": importlib.metadata.version("vllm"),
         "date": datetime.date.today().isoformat(),
@@ -166,6 +196,7 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=1, help="check the state every so many steps")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
+    missed = []
     for name in asked.scenarios.split(","):
         few = SCENARIOS[name]
         sizes = [int(size) for size in asked.blocks.split(",")] if asked.blocks else [few.blocks]
@@ -173,6 +204,8 @@ def main() -> None:
             row = compared(name, replace(few, blocks=size), asked.requests, asked.check)
             enter(row)
             print(json.dumps(row), flush=True)
+            missed += [] if row["equal"] else [f"{name}: lru differs from stock"]
+    records.fail_if(missed)
 
 
 def enter(row: dict[str, Any]) -> None:

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from kvframe.bench.results import read_outcomes
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
 
-RECORD = Path("results") / "serial.json"
+RECORD = records.place("serial")
 SIZES = (300, 500, 700)
 BLOCK = Load(1).block_size
 
@@ -45,6 +46,7 @@ def main() -> None:
     ]
     sizes = [int(size) for size in asked.blocks.split(",")]
     replayed = replay(prompts, sizes)
+    missed = []
     for size in sizes:
         stock = serve(prompts, size + 1)
         row = {
@@ -56,6 +58,8 @@ def main() -> None:
         }
         enter(row)
         print(json.dumps(row), flush=True)
+        missed += [] if row["equal"] else [f"{size} blocks: they differ"]
+    records.fail_if(missed)
 
 
 def serve(prompts: list[list[int]], blocks: int) -> tuple[list[int], int]:

@@ -9,13 +9,10 @@ folder it is called in, and fails where a bar is missed.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
 import logging
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from typing import Any
 from kvframe.shadow import ShadowReport
 from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import put_in
+from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.loads import LOADS
 from kvframe_vllm.replay.shadow_bars import BARS, missed
@@ -44,7 +42,7 @@ RUNNING, BATCH = 8, 2048
 STRIDE = 8
 """Of the sampled shadows, whose loads and pools are as many times larger."""
 
-RECORD, PAGE = Path("results") / "shadow.json", Path("SHADOW.md")
+RECORD, PAGE = records.place("shadow"), Path("SHADOW.md")
 
 
 def main() -> None:
@@ -60,25 +58,14 @@ def main() -> None:
     for load in asked.loads.split(","):
         rows.append(measured(load, policies))
         print(told(rows[-1]), flush=True)
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python -m kvframe_vllm.replay.shadow", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "machine": {"cores": os.cpu_count(), "system": platform.machine()},
-        "versions": {
-            name: importlib.metadata.version(name) for name in ("vllm", "kvframe", "kvframe-vllm")
-        },
-        "bars": BARS,
-        "loads": rows,
-        "costs": costs(asked.turns) if asked.turns else [],
-    }
+    costs_found = costs(asked.turns) if asked.turns else []
     target = asked.json or RECORD
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    machine = {"cores": os.cpu_count(), "system": platform.machine()}
+    found: dict[str, Any] = {"machine": machine, "bars": BARS, "loads": rows, "costs": costs_found}
+    records.write(target, "replay.shadow", **found)
     if asked.json is None:
         PAGE.write_text(page(json.loads(target.read_text(encoding="utf-8"))), encoding="utf-8")
-    if failed := missed(record):
-        raise SystemExit("\n".join(["bars missed:", *failed]))
+    records.fail_if(missed(found))
 
 
 def measured(name: str, policies: Sequence[str]) -> dict[str, Any]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
-import importlib.metadata
-import json
 import logging
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,10 +14,14 @@ from vllm.v1.core.block_pool import BlockPool
 
 from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import put_in
+from kvframe_vllm.replay import records
 from kvframe_vllm.switch import switch
 
 PREFIX = 50
 """Blocks of a request."""
+
+BAR_MS = 50
+"""Milliseconds that a switch may take."""
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=100_000)
     parser.add_argument("--uses", type=int, default=3, help="how often each block was used")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="file for the record")
+    parser.add_argument("--json", type=Path, default=records.place("switch"), help="the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     pool = full(asked.blocks, asked.uses)
@@ -42,23 +42,15 @@ def main() -> None:
         for name in asked.policies.split(","):
             spent.setdefault(name, []).append(timed(pool, name))
             spent.setdefault(f"lru after {name}", []).append(timed(pool, "lru"))
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"to": name, "ms": times, "median_ms": statistics.median(times)}
         for name, times in spent.items()
     ]
     for cell in cells:
         print(f"{cell['to']:<22} {cell['median_ms']:6.1f} ms")
-    if asked.json:
-        versions = ("vllm", "kvframe", "kvframe-vllm")
-        record = {
-            "date": datetime.date.today().isoformat(),
-            "command": " ".join(["python -m kvframe_vllm.replay.switching", *sys.argv[1:]]),
-            "versions": {name: importlib.metadata.version(name) for name in versions},
-            "blocks": asked.blocks,
-            "uses": asked.uses,
-            "cells": cells,
-        }
-        asked.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    records.write(asked.json, "replay.switching", blocks=asked.blocks, uses=asked.uses, cells=cells)
+    slow = [cell for cell in cells if cell["median_ms"] >= BAR_MS]
+    records.fail_if([f"{cell['to']}: {cell['median_ms']} ms, under {BAR_MS}" for cell in slow])
 
 
 def full(blocks: int, uses: int) -> Any:

@@ -21,7 +21,10 @@ COUNTS = {
 
 
 class ShadowStats(KVConnectorStats):  # type: ignore[misc]
-    """The counts of an interval: ``shadows`` has ``[policy, blocks, *COUNTS]`` a shadow."""
+    """The counts of an interval: ``shadows`` has ``[policy, blocks, *COUNTS]`` a shadow.
+
+    ``rates`` are the hit rates of each since the start, less what a sample is off.
+    """
 
     @classmethod
     def between(cls, before: ShadowReport, now: ShadowReport) -> ShadowStats:
@@ -37,6 +40,8 @@ class ShadowStats(KVConnectorStats):  # type: ignore[misc]
         ]
         data = {
             "shadows": rows,
+            "rates": [now.hit_rate(shadow) for shadow in now.shadows],
+            "stride": now.stride,
             "dropped": now.dropped - before.dropped,
             "difference": now.difference,
             "trusted": now.doubt is None,
@@ -66,6 +71,8 @@ class ShadowStats(KVConnectorStats):  # type: ignore[misc]
             if queries:
                 said["engine %"] = round(100 * found / queries, 2)
                 said[f"shadow {policy} {blocks} %"] = round(100 * hits / queries, 2)
+        if (stride := self.data.get("stride", 1)) > 1:
+            said = {"shadows follow": f"1 block in {stride}", **said}
         return said if self.data.get("trusted", True) else {"shadows": "not trusted", **said}
 
     def is_empty(self) -> bool:
@@ -97,6 +104,18 @@ class ShadowMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
             documentation="Requests that the shadows lost because they were too far behind.",
             labelnames=labelnames,
         )
+        self._rate = gauge(
+            name="vllm:kvframe_shadow_hit_ratio",
+            documentation="Hit rate that the engine would have had so far with this policy and "
+            "size: the shadow's, less what a sample and the shadow of what really runs are off.",
+            labelnames=[*labelnames, "policy", "blocks"],
+        )
+        self._stride = gauge(
+            name="vllm:kvframe_shadow_stride",
+            documentation="Blocks that one followed block stands for: above 1, the shadows' "
+            "tokens are those of a sample, scaled.",
+            labelnames=labelnames,
+        )
         self._difference = gauge(
             name="vllm:kvframe_shadow_difference_ratio",
             documentation="Hit rate of the shadow of what really runs, less the real one.",
@@ -110,9 +129,12 @@ class ShadowMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         labels = self.per_engine_labelvalues[engine_idx]
-        for policy, blocks, *counts in transfer_stats_data.get("shadows", ()):
+        shadows, rates = (transfer_stats_data.get(key, ()) for key in ("shadows", "rates"))
+        for (policy, blocks, *counts), rate in zip(shadows, rates, strict=True):
             for counter, count in zip(self._counters.values(), counts, strict=True):
                 counter.labels(*labels, policy, blocks).inc(count)
+            self._rate.labels(*labels, policy, blocks).set(rate)
+        self._stride.labels(*labels).set(transfer_stats_data.get("stride", 1))
         self._dropped.labels(*labels).inc(transfer_stats_data.get("dropped", 0))
         self._difference.labels(*labels).set(transfer_stats_data.get("difference", 0))
         self._trusted.labels(*labels).set(float(transfer_stats_data.get("trusted", True)))
