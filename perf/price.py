@@ -1,9 +1,9 @@
 """``python -m perf.price``: what foresight costs, with lru beside it.
 
 Replays of the shipped traces; admissions that evict 64 blocks in pools of 1,000 to 1,000,000
-blocks, and the first of them in each, in CPU time. Rounds take turns, and the best one counts.
+blocks, and the first eviction of each, in CPU time. Rounds take turns, and the best one counts.
 Exit code 1 if what 64 victims cost beyond lru's differs by more than ``FLAT`` µs from pool to pool,
-or the first admission that evicts costs more than ``FIRST`` µs beyond lru's.
+or the first eviction costs more than ``FIRST`` µs beyond lru's.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ def keys(seed: int, n: int) -> Any:
 
 
 def admit(kv: KVCacheManager, key: Any) -> float:
-    """Seconds that a request of 64 new blocks takes to be allocated."""
+    """Seconds that a request of new blocks takes to be allocated."""
+    tokens = len(key) * SIZE
     start = time.thread_time()
-    seq = kv.allocate(None, keys=key, num_tokens=VICTIMS * SIZE).seq
+    seq = kv.allocate(None, keys=key, num_tokens=tokens).seq
     took = time.thread_time() - start
-    kv.commit(seq, VICTIMS * SIZE)
+    kv.commit(seq, tokens)
     kv.release(seq)
     return took
 
@@ -80,11 +81,12 @@ def victims(rounds: int, quick: bool) -> list[dict[str, Any]]:
             first, later = [], []
             for _ in range(rounds):
                 kv = filled(policy, blocks)
+                rest, one, *more = keys(1, 52 if quick else 1_502)
                 with quiet():
-                    took = [admit(kv, key) for key in keys(1, 50 if quick else 1_500)]
-                # The rest of the pool, and the first blocks more than there are.
-                first.append(took[0])
-                later.append(sum(took[1:]) / len(took[1:]))
+                    if free := kv.counts().free:
+                        admit(kv, rest[:free])
+                    first.append(admit(kv, one[:1]))
+                    later.append(sum(admit(kv, key) for key in more) / len(more))
             row[f"{policy}_first"] = min(first) * MICRO
             row[f"{policy}_64"] = min(later) * MICRO
         rows.append(row)

@@ -13,9 +13,9 @@ FAMILY = GENERATIONS * DEPTHS
 CLASSES = USES * FAMILY
 TRUST, KEEP = 50.0, 0.997_296
 WAYS, WATCHED, SHARE, MOST_USES = 8, 16, 4, 15
-REFRESH, LEAST, START, FIRST = 4, 800, 16, 2
+REFRESH, LEAST, START, FIRST = 4, 800, 64, 2
 EPOCH, EPOCH_LEAST, LOOKS = 64, 16, 16
-BUDGET, GRACE = 0.004, 2.0
+BUDGET, GRACE, RAMP = 0.004, 8.0, 1.0
 
 Row = dict[int, float]
 
@@ -87,7 +87,8 @@ class Foresight(Twin):
             self.held = max(self.held - sum(self.idle[at][1]), 0)
             self.since = self.idle[at + 1][0]
         budget = BUDGET * (self.accessed + GRACE * self.capacity)
-        self.doubt = max(1 - self.deficit / budget, 0.0)
+        learned = min(self.victims / (RAMP * self.capacity), 1.0)
+        self.doubt = max(1 - self.deficit / budget, 0.0) * learned
 
     # Lists
 

@@ -11,7 +11,9 @@
 //! each class. Before anything is known all are worth nothing, and the order is plain lru.
 //!
 //! What lru would have hit is counted beside (see `rival`). The further it is ahead, the surer a
-//! choice other than its own must be, until only its own is left.
+//! choice other than its own must be, until only its own is left. The same holds at first, until as
+//! many blocks have been evicted as there are: before that, no gap longer than the cache lasts has
+//! been seen, and what is learned of old blocks is a guess.
 //!
 //! Time counts block accesses; those of one operation are one moment. A block is in a list, so that an
 //! access and a victim are O(1): the firsts of all lists are compared when an operation wants its
@@ -84,6 +86,9 @@ pub struct Tuning {
     pub epoch: u32,
     /// Hits by accesses that lru may get ahead.
     pub budget: f64,
+    /// Victims, by the capacity, until what was learned is trusted in full: gaps longer than the cache
+    /// lasts are not known before.
+    pub ramp: f64,
     /// Accesses granted to the budget from the start, by the capacity.
     pub grace: f64,
 }
@@ -100,12 +105,13 @@ impl Default for Tuning {
             keep: 0.997_296,
             refresh: 4,
             least: 800,
-            start: 16,
+            start: 64,
             first: 2,
             share: 4,
             epoch: 64,
             budget: 0.004,
-            grace: 2.0,
+            ramp: 1.0,
+            grace: 8.0,
         }
     }
 }
@@ -181,7 +187,8 @@ impl Foresight {
             self.firsts.forget();
         }
         self.rival.advance(capacity / self.tuning.share, &self.idle);
-        self.doubt = self.rival.doubt(capacity, self.tuning);
+        let evicted = self.victims as f64 / (self.tuning.ramp * f64::from(capacity));
+        self.doubt = self.rival.doubt(capacity, self.tuning) * evicted.min(1.0);
     }
 
     /// The wait of `n` blocks is over.
