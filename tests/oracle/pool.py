@@ -194,7 +194,7 @@ class Pool:
         stands_in = self.policy == "test-names" and len(set(bands.values())) > 1
         first = leaves[0].id if self.rank and not stands_in else victim.id
         if self.twin:
-            first = self.twin.first(leaves, lowest, self.now)
+            first = self.twin.first(leaves, bands, self.now)
         assert victim.id == first, f"{victim.id} was evicted, and {first} comes before it"
         if self.twin:
             self.twin.evicted(victim)
@@ -304,7 +304,8 @@ class Pool:
             above.reach = reach
             above = self.blocks.get(above.parent)  # type: ignore[arg-type]
         if self.twin:
-            self.twin.release(blocks[::-1], self.now)
+            bands = {block.id: self.band(block, self.bands) for block in blocks}
+            self.twin.release(blocks[::-1], bands, self.now)
 
     def forget(self, doomed: Iterable[Block]) -> int:
         """Takes cached blocks away, and the keys of owned ones."""

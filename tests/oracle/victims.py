@@ -37,6 +37,7 @@ class Victims:
 
     def claimed(self, block: Block, now: int) -> None:
         self.twin.now = now
+        self.blocks[block.id].owners = 1
         self.twin.claimed(self.blocks[block.id])
 
     def missed(self, key: Key, now: int) -> None:
@@ -51,6 +52,8 @@ class Victims:
         assert known == told, f"block {block.id}: the same prefix has another hash"
         parent = None if block.parent is None else self.blocks[block.parent]
         mine = self.blocks[block.id] = TwinBlock(block.id, told, parent, block.depth)
+        if parent:
+            parent.children += 1
         self.twin.now = now
         self.twin.insert(mine, use(ask))
 
@@ -58,25 +61,34 @@ class Victims:
         self.twin.now = now
         self.twin.hit(self.blocks[block.id], use(ask))
 
-    def release(self, blocks: Iterable[Block], now: int) -> None:
+    def release(self, blocks: Iterable[Block], bands: dict[int, int], now: int) -> None:
         self.twin.now = now
-        for block in blocks:
-            self.twin.release(self.blocks[block.id])
-
-    def first(self, leaves: list[Block], band: int, now: int) -> int:
-        """Of leaves with that retention priority, which no leaf has less than."""
-        self.twin.now = now
-        mine = [self.blocks[block.id] for block in leaves]
+        mine = [self.blocks[block.id] for block in blocks]
         for block in mine:
-            block.band = band
-        return self.twin.victim(mine).id
+            block.owners, block.band = 0, bands[block.id]
+        self.twin.released(mine)
+
+    def first(self, leaves: list[Block], bands: dict[int, int], now: int) -> int:
+        """Of these leaves, which have the lowest retention priority of all in ``bands``."""
+        self.twin.now = now
+        for name, band in bands.items():
+            self.blocks[name].band = band
+            self.twin.retained(self.blocks[name])
+        return self.twin.victim([self.blocks[block.id] for block in leaves]).id
 
     def evicted(self, block: Block) -> None:
-        self.twin.evicted(self.blocks.pop(block.id))
+        self.twin.evicted(self.gone(block))
 
     def forgotten(self, block: Block, now: int) -> None:
         self.twin.now = now
-        self.twin.forgotten(self.blocks.pop(block.id))
+        self.twin.forgotten(self.gone(block))
+
+    def gone(self, block: Block) -> TwinBlock:
+        """It follows nothing any more."""
+        gone = self.blocks.pop(block.id)
+        if gone.parent:
+            gone.parent.children -= 1
+        return gone
 
     def order(self, leaves: list[Block], now: int) -> list[int] | None:
         """All of them, the next victim first, where their order is a key of each one's own."""

@@ -79,6 +79,20 @@ def test_policies_prints_costs_and_rates() -> None:
         assert row["window_0"] == row["lfu"]
 
 
+def test_price_prints_what_foresight_costs_beside_lru() -> None:
+    printed = run("perf.price", "--quick", "--rounds", "1")
+    for row in printed["victims"]:
+        assert (
+            min(
+                row[f"{policy}_{what}"]
+                for policy in ("lru", "foresight")
+                for what in ("64", "first")
+            )
+            > 0
+        )
+    assert {row["trace"] for row in printed["replays"]} == {"conversation", "synthetic", "agent"}
+
+
 def test_steps_prints_what_a_scheduler_step_costs() -> None:
     (row,) = run("perf.steps", "--quick", "--rounds", "1")
     assert min(row["steps_per_s"], row["median_us"], row["p99_us"]) > 0

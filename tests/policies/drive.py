@@ -170,7 +170,11 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
     twin.block_size = size
     blocks: dict[int, Block] = {}
     request, at, announced, evictions = load.requests[0], 0, False, 0
+    leaving: list[Block] = []
     for kind, seq, number, value, key, tick in zip(*columns, strict=True):
+        if leaving and (kind != RELEASE or tick != twin.now):
+            twin.released(sorted(leaving, key=lambda block: block.depth))
+            leaving = []
         twin.now = tick
         if kind in (EVICT, OBTAIN) and not announced:
             twin.missed(request.keys[at])
@@ -195,6 +199,7 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
             evictions += 1
         elif kind == RETAIN:
             blocks[number].band = value
+            twin.retained(blocks[number])
         elif kind == OBTAIN:
             twin.taken(number)
             at, announced = at + 1, False
@@ -209,7 +214,7 @@ def follow(policy: str, load: Traffic, size: int = 1, **given: int) -> int:
             block = blocks[number]
             block.owners -= 1
             if not block.owners:
-                twin.release(block)
+                leaving.append(block)
     return evictions
 
 

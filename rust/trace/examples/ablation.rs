@@ -5,7 +5,7 @@
 //! Then what a choice among the variants is worth on what it was not chosen by: on the trace left
 //! out of three, and on the later half of all, chosen by the earlier one.
 
-use kvframe_core::policy::{ClassHeads, Foresight, PolicyOptions, Tuning, by_name};
+use kvframe_core::policy::{Foresight, PolicyOptions, Tuning, by_name};
 use kvframe_trace::replay::{Outcome, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 
@@ -28,6 +28,9 @@ fn variants() -> Vec<(&'static str, Tuning)> {
         ("no rival", Tuning { budget: 1e9, ..whole }),
         ("budget halved", Tuning { budget: whole.budget / 2.0, ..whole }),
         ("budget doubled", Tuning { budget: whole.budget * 2.0, ..whole }),
+        ("trusted at once", Tuning { ramp: 1e-9, ..whole }),
+        ("trusted half as soon", Tuning { ramp: whole.ramp * 2.0, ..whole }),
+        ("every wait counted", Tuning { share: 1, ..whole }),
         ("grace halved", Tuning { grace: whole.grace / 2.0, ..whole }),
         ("grace doubled", Tuning { grace: whole.grace * 2.0, ..whole }),
         ("trust halved", Tuning { trust: whole.trust / 2.0, ..whole }),
@@ -78,7 +81,7 @@ fn replays(traces: &[Trace], mode: Mode, tuning: Option<Tuning>) -> Vec<(usize, 
         let prepared = PreparedTrace::new(trace, mode, &plan);
         for (i, &capacity) in capacities.iter().enumerate() {
             let policy = match tuning {
-                Some(tuning) => Box::new(ClassHeads::new(Foresight::new(tuning))),
+                Some(tuning) => Box::new(Foresight::new(tuning)),
                 None => by_name("lru", PolicyOptions::default()).expect("there is lru"),
             };
             let outcome = prepared.replay(Some(capacity), policy, &mut SilentHost);

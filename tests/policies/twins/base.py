@@ -64,6 +64,14 @@ class Twin:
     def release(self, block: Block) -> None:
         """Its last owner left."""
 
+    def released(self, blocks: list[Block]) -> None:
+        """The last owner of these left, in the order of their prefix."""
+        for block in blocks:
+            self.release(block)
+
+    def retained(self, block: Block) -> None:
+        """It has another retention priority now."""
+
     def claimed(self, block: Block) -> None:
         """It was cached and got an owner, by a hit or without one."""
 

@@ -6,7 +6,7 @@
 //!
 //! A policy that is one formula implements [`Formula`]. One that ranks blocks with state of its own
 //! implements [`Rank`]: [`RankOrder`], a heap over the evictable leaves, gives the order. One with lists
-//! of its own implements [`Classes`], and [`ClassHeads`] gives the order. Only `lru`, `lecar` and policies
+//! of its own implements [`Classes`], and [`ClassHeads`] gives the order. Only `lru`, `foresight`, `lecar` and policies
 //! outside the core implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
 //! which is empty (`impl Consulted for X {}`) for a policy of the core.
 //!
@@ -285,7 +285,7 @@ const fn classed<P: Classes + Configured>(name: &'static str) -> Policy {
 /// Every policy; `infinite` is lru in a pool that never fills.
 pub const POLICIES: &[Builtin<Box<dyn Eviction>>] = &[
     alone::<Lru>("lru"),
-    classed::<Foresight>("foresight"),
+    alone::<Foresight>("foresight"),
     scored::<Mru>("mru"),
     ranked::<Fifo>("fifo"),
     scored::<Filo>("filo"),

@@ -1,38 +1,38 @@
 //! Blocks that are gone, remembered for a while by their keys.
 
+use super::lists::{LATEST, MOST_USES};
 use crate::hash::Key;
 
 /// What is remembered of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Departure {
-    /// Part of its key. Two keys are taken for one in 2^-30 of all questions: a use counted wrongly.
-    tag: u32,
-    pub uses: u16,
+    /// Part of its key. Another key is taken for it in 2^-13 of all questions: a use counted wrongly.
+    pub tag: u16,
+    pub uses: u8,
     pub class: u8,
     /// Block accesses when it was used last.
     pub time: u64,
 }
 
 impl Departure {
-    /// Two words, of which the first is not 0.
-    fn words(self) -> [u64; 2] {
-        let head = u64::from(self.tag) | u64::from(self.uses) << 32 | u64::from(self.class) << 48;
-        [head | KNOWN, self.time]
+    /// One word, never 0: from the lowest bit, time (38 bits), uses (4), class and 1 (6), tag (16).
+    fn word(self) -> u64 {
+        let class = u64::from(self.class) + 1;
+        let uses = u64::from(self.uses.min(MOST_USES));
+        self.time.min(LATEST) | uses << 38 | class << 42 | u64::from(self.tag) << 48
     }
 
-    fn of_words(words: [u64; 2]) -> Option<Self> {
-        let [head, time] = words;
-        let (tag, uses, class) = (head as u32, (head >> 32) as u16, (head >> 48) as u8);
-        (head & KNOWN > 0).then_some(Self { tag, uses, class, time })
+    fn of_word(word: u64) -> Option<Self> {
+        let class = ((word >> 42) as u8 & 63).checked_sub(1)?;
+        let (uses, tag) = ((word >> 38) as u8 & MOST_USES, (word >> 48) as u16);
+        Some(Self { tag, uses, class, time: word & LATEST })
     }
 }
 
-const KNOWN: u64 = 1 << 63;
-const WAYS: usize = 4;
 /// Words of a set: one cache line of 64 bytes.
-const SET: usize = 2 * WAYS;
+const WAYS: usize = 8;
 
-/// A table of fixed size; within a set, the entry idle longest is replaced. Every question is one
+/// A table of fixed size; of a set, the entry that came first is forgotten. Every question is one
 /// cache line, and nothing is allocated after the first block has gone. An empty table is all
 /// zeros, which the system hands out page by page as they are written: its size costs the first
 /// block nothing.
@@ -48,7 +48,7 @@ impl Clone for Departures {
         if self.is_reserved() {
             clone.reserve(self.sets * WAYS);
             let (from, to) = (self.first(), clone.first());
-            let all = self.sets * SET;
+            let all = self.sets * WAYS;
             clone.words[to..to + all].copy_from_slice(&self.words[from..from + all]);
         }
         clone
@@ -59,7 +59,7 @@ impl Departures {
     /// Room for about `blocks`, a power of two of sets. Empties the table.
     pub fn reserve(&mut self, blocks: usize) {
         self.sets = (blocks / WAYS).max(1).next_power_of_two();
-        self.words = vec![0; (self.sets + 1) * SET];
+        self.words = vec![0; (self.sets + 1) * WAYS];
     }
 
     pub fn is_reserved(&self) -> bool {
@@ -68,33 +68,26 @@ impl Departures {
 
     /// The first word that begins a cache line.
     fn first(&self) -> usize {
-        self.words.as_ptr().align_offset(SET * size_of::<u64>()).min(SET - 1)
+        self.words.as_ptr().align_offset(WAYS * size_of::<u64>()).min(WAYS - 1)
     }
 
     /// Where the set of a key begins, and the key's tag.
-    fn place(&self, key: Key) -> (usize, u32) {
+    fn place(&self, key: Key) -> (usize, u16) {
         let mixed = key.mixed();
-        (self.first() + ((mixed >> 32) as usize & (self.sets - 1)) * SET, mixed as u32)
+        (self.first() + ((mixed >> 32) as usize & (self.sets - 1)) * WAYS, mixed as u16)
     }
 
-    fn way(&self, set: usize, way: usize) -> Option<Departure> {
-        let at = set + 2 * way;
-        Departure::of_words([self.words[at], self.words[at + 1]])
+    fn set(&mut self, at: usize) -> &mut [u64; WAYS] {
+        self.words[at..].first_chunk_mut().expect("a set is whole")
     }
 
-    fn put(&mut self, set: usize, way: usize, words: [u64; 2]) {
-        self.words[set + 2 * way..][..2].copy_from_slice(&words);
-    }
-
-    /// Remembers a block; returns the one that is forgotten for it.
-    pub fn add(&mut self, key: Key, class: u8, uses: u16, time: u64) -> Option<Departure> {
-        let (set, tag) = self.place(key);
-        let ways: [_; WAYS] = std::array::from_fn(|way| self.way(set, way));
-        let same = ways.iter().position(|way| way.is_some_and(|gone| gone.tag == tag));
-        let oldest = || (0..WAYS).min_by_key(|&way| ways[way].map(|gone| gone.time)).unwrap_or(0);
-        let way = same.unwrap_or_else(oldest);
-        self.put(set, way, Departure { tag, uses, class, time }.words());
-        ways[way]
+    /// Remembers a block that is not remembered; returns the one that is forgotten for it.
+    pub fn add(&mut self, key: Key, class: u8, uses: u8, time: u64) -> Option<Departure> {
+        let (at, tag) = self.place(key);
+        let set = self.set(at);
+        let (before, new) = (*set, Departure { tag, uses, class, time }.word());
+        *set = std::array::from_fn(|way| if way == 0 { new } else { before[way - 1] });
+        Departure::of_word(before[WAYS - 1])
     }
 
     /// What is remembered under `key`, which is forgotten now.
@@ -102,19 +95,19 @@ impl Departures {
         if !self.is_reserved() {
             return None;
         }
-        let (set, tag) = self.place(key);
-        let same = |&(_, gone): &(usize, Departure)| gone.tag == tag;
-        let known = (0..WAYS).filter_map(|way| Some((way, self.way(set, way)?)));
-        let (way, gone) = known.into_iter().find(same)?;
-        self.put(set, way, [0; 2]);
-        Some(gone)
+        let (at, tag) = self.place(key);
+        let set = self.set(at);
+        let way = set.iter().position(|&word| word > 0 && (word >> 48) as u16 == tag)?;
+        let gone = set[way];
+        set.copy_within(way + 1.., way);
+        set[WAYS - 1] = 0;
+        Departure::of_word(gone)
     }
 
     /// All that are remembered.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
-        let ways = (0..self.sets).flat_map(|set| (0..WAYS).map(move |way| (set, way)));
-        ways.filter(|&(set, way)| self.way(self.first() + set * SET, way).is_some()).count() as u64
+        self.words.iter().filter(|&&word| word > 0).count() as u64
     }
 }
 
@@ -132,40 +125,39 @@ mod tests {
         let mut departed = Departures::default();
         assert!(!departed.is_reserved() && departed.take(key(0)).is_none());
         departed.reserve(100);
-        for x in 0..20 {
-            assert_eq!(departed.add(key(x), x as u8, x as u16 + 1, x), None);
+        for x in 0..12 {
+            assert_eq!(departed.add(key(x), x as u8, x as u8 + 1, x), None);
         }
-        assert_eq!(departed.len(), 20);
-        for x in 0..20 {
+        assert_eq!(departed.len(), 12);
+        for x in 0..12 {
             let gone = departed.take(key(x)).expect("there is room for all");
-            assert_eq!((gone.class, gone.uses, gone.time), (x as u8, x as u16 + 1, x));
+            assert_eq!((gone.class, gone.uses, gone.time), (x as u8, x as u8 + 1, x));
             assert_eq!(departed.take(key(x)), None);
         }
         assert_eq!(departed.len(), 0);
     }
 
     #[test]
-    fn one_key_is_remembered_once() {
+    fn of_one_key_the_last_departure_is_known() {
         let mut departed = Departures::default();
         departed.reserve(8);
-        departed.add(key(1), 1, 1, 10);
-        let before = departed.add(key(1), 2, 2, 20).expect("the older one gives way");
-        assert_eq!((before.class, before.time, departed.len()), (1, 10, 1));
+        assert_eq!(departed.add(key(1), 1, 1, 10), None);
+        assert_eq!(departed.add(key(1), 2, 2, 20), None);
         assert_eq!(departed.take(key(1)).map(|gone| gone.time), Some(20));
     }
 
     #[test]
-    fn of_a_full_set_the_one_idle_longest_is_forgotten() {
+    fn of_a_full_set_the_one_that_came_first_is_forgotten() {
         let mut departed = Departures::default();
         departed.reserve(WAYS);
         // One set: every key goes there. Times are out of order.
-        for time in [40, 10, 30, 20] {
+        for time in [40, 10, 30, 20, 80, 70, 60, 50] {
             assert_eq!(departed.add(key(time), 0, 1, time), None);
         }
-        let forgotten = [50, 60].map(|time| departed.add(key(time), 0, 1, time));
-        assert_eq!(forgotten.map(|gone| gone.map(|gone| gone.time)), [Some(10), Some(20)]);
+        let forgotten = [90, 100].map(|time| departed.add(key(time), 0, 1, time));
+        assert_eq!(forgotten.map(|gone| gone.map(|gone| gone.time)), [Some(40), Some(10)]);
         assert_eq!((departed.take(key(10)), departed.len()), (None, WAYS as u64));
-        assert!([30, 40, 50, 60].iter().all(|&time| departed.take(key(time)).is_some()));
+        assert!([30, 20, 80, 70, 60, 50, 90, 100].iter().all(|&t| departed.take(key(t)).is_some()));
         departed.add(key(1), 0, 1, 1);
         departed.reserve(WAYS);
         assert_eq!(departed.len(), 0, "reserving empties the table");

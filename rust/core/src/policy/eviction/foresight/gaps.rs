@@ -2,7 +2,7 @@
 //! age (survival analysis: blocks that are still idle count, too), and from that what keeping one is
 //! worth.
 
-use super::idle::Idle;
+use super::idle::{ALL, Idle};
 use super::{CLASSES, FAMILY, Tuning};
 
 /// Ages are told apart in quarters of a power of two.
@@ -40,6 +40,7 @@ struct Class {
 /// The state of all classes: 4 kB each, whatever the number of blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Gaps {
+    /// Each of them, and then all as if they were one.
     classes: Vec<Class>,
     /// How many blocks came to each age, for [`Gaps::refresh`].
     reached: Vec<Row>,
@@ -49,16 +50,19 @@ impl Default for Gaps {
     fn default() -> Self {
         let none = [0.0; BUCKETS];
         let class = Class { ended: none, used: none, worth: none };
-        Self { classes: vec![class; CLASSES], reached: vec![none; CLASSES] }
+        Self { classes: vec![class; CLASSES + 1], reached: vec![none; FAMILY + 1] }
     }
 }
 
 impl Gaps {
-    /// A block of `class` waited for `age`, and was then used, or is watched no longer.
-    pub fn ended(&mut self, class: u8, age: u64, used: bool) {
-        let class = &mut self.classes[class as usize];
-        class.ended[bucket(age)] += 1.0;
-        class.used[bucket(age)] += f64::from(u8::from(used));
+    /// `n` blocks of `class` waited for `age`, and were then used, or are watched no longer.
+    pub fn ended(&mut self, class: u8, age: u64, used: bool, n: u32) {
+        let (at, n) = (bucket(age), f64::from(n));
+        for class in [class as usize, ALL] {
+            let class = &mut self.classes[class];
+            class.ended[at] += n;
+            class.used[at] += if used { n } else { 0.0 };
+        }
     }
 
     /// What keeping a block of that class and age is worth: uses by the time it takes up, in block
@@ -68,18 +72,25 @@ impl Gaps {
         self.classes[class].worth[bucket(age)]
     }
 
-    /// Brings what blocks are worth up to date, then forgets all but a part of what has ended.
-    pub fn refresh(&mut self, idle: &Idle, now: u64, Tuning { trust, keep, .. }: Tuning) {
+    /// Brings what blocks of a family are worth up to date, then forgets all but a part of what has ended.
+    pub fn refresh(&mut self, family: usize, idle: &Idle, now: u64, tuning: Tuning) {
+        let Tuning { trust, keep, .. } = tuning;
         // No block is older than the clock: what lies beyond the bucket after it is never asked for.
         let limit = (bucket(now) + STEPS as usize).min(BUCKETS);
-        for (reached, class) in self.reached.iter_mut().zip(&self.classes) {
+        let first = family * FAMILY;
+        let (own, all) = self.classes.split_at_mut(CLASSES);
+        let own = &mut own[first..first + FAMILY];
+        for (reached, class) in self.reached.iter_mut().zip(own.iter().chain(&*all)) {
             *reached = class.ended;
         }
         for (age, counts) in idle.ages(now) {
             // Idle now: they have been through the bucket before, and this one is not over.
-            if let Some(last) = bucket(age).checked_sub(1) {
-                let some = self.reached.iter_mut().zip(counts).filter(|&(_, &n)| n > 0);
-                some.for_each(|(reached, &n)| reached[last] += f64::from(n));
+            if let Some(last) = bucket(age).checked_sub(1)
+                && counts[ALL] > 0
+            {
+                let counts = counts[first..first + FAMILY].iter().chain(&counts[ALL..]);
+                let rows = self.reached.iter_mut().zip(counts);
+                rows.for_each(|(reached, &n)| reached[last] += f64::from(n));
             }
         }
         for row in &mut self.reached {
@@ -93,24 +104,27 @@ impl Gaps {
         // Ages grow by factors: with the same chance in each bucket, whatever is older is worth less,
         // as under lru. All classes together may tell otherwise, then those used as often, and then
         // each of them.
-        let all = ClassPool::of(&self.reached, &self.classes, limit);
-        let mean = all.used.iter().sum::<f64>() / (all.reached.iter().sum::<f64>() + 1.0);
-        let all = all.hazards(trust, |_| mean);
-        for (reached, classes) in self.reached.chunks(FAMILY).zip(self.classes.chunks_mut(FAMILY)) {
-            let family = ClassPool::of(reached, classes, limit).hazards(trust, |b| all[b]);
-            let mut known = [0.0; BUCKETS];
-            fill_worth(&mut known[..limit], |b| family[b]);
-            for (class, row) in classes.iter_mut().zip(reached) {
-                let Class { ended, used, worth } = class;
-                if row[0] == 0.0 {
-                    // No block of this class has been seen.
-                    worth.copy_from_slice(&known);
-                    continue;
-                }
-                let hazard = |b: usize| (used[b] + trust * family[b]) / (row[b] + trust);
-                fill_worth(&mut worth[..limit], hazard);
-                ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+        let (reached, every) = self.reached.split_at(FAMILY);
+        let all = &mut all[0];
+        let root = ClassPool { used: all.used, reached: every[0] };
+        let mean = root.used.iter().sum::<f64>() / (root.reached.iter().sum::<f64>() + 1.0);
+        let root = root.hazards(trust, |_| mean);
+        let known = ClassPool::of(reached, own, limit).hazards(trust, |b| root[b]);
+        let mut unseen = [0.0; BUCKETS];
+        fill_worth(&mut unseen[..limit], |b| known[b]);
+        for (class, row) in own.iter_mut().zip(reached) {
+            let Class { ended, used, worth } = class;
+            if row[0] == 0.0 {
+                // No block of this class has been seen.
+                worth.copy_from_slice(&unseen);
+                continue;
             }
+            let hazard = |b: usize| (used[b] + trust * known[b]) / (row[b] + trust);
+            fill_worth(&mut worth[..limit], hazard);
+            ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+        }
+        if family == 0 {
+            all.ended.iter_mut().chain(&mut all.used).for_each(|n| *n *= keep);
         }
     }
 }
@@ -210,11 +224,11 @@ mod tests {
     fn what_waits_in_vain_is_worth_less() {
         let (mut gaps, mut idle) = (Gaps::default(), Idle::default());
         for _ in 0..1_000 {
-            gaps.ended(0, 10, true);
-            gaps.ended(1, 1_000, true);
+            gaps.ended(0, 10, true, 1);
+            gaps.ended(1, 1_000, true, 1);
             idle.join(2);
         }
-        gaps.refresh(&idle, 100_000, Tuning { keep: 1.0, ..Tuning::default() });
+        gaps.refresh(0, &idle, 100_000, Tuning { keep: 1.0, ..Tuning::default() });
         assert!(gaps.worth(0, 1) > 10.0 * gaps.worth(1, 1));
         assert!(gaps.worth(1, 100) > 10.0 * gaps.worth(2, 100));
         // A block of the first class that is not back by now has missed its time.

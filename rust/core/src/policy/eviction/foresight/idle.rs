@@ -2,8 +2,10 @@
 
 use super::CLASSES;
 
-/// Blocks last used in one stretch of time, by class.
-type Counts = [u32; CLASSES];
+/// Blocks last used in one stretch of time, by class, and all of them.
+type Counts = [u32; CLASSES + 1];
+/// Where all of them stand.
+pub(super) const ALL: usize = CLASSES;
 
 /// Two neighbouring epochs become one when they span less than this share of their age. Coarser
 /// ones blur the ages at which bursts come back: an eighth cost 2 points of hits on one trace.
@@ -12,7 +14,7 @@ const GRAIN: u64 = 32;
 const FEW: usize = 128;
 
 /// Last uses as a histogram whose stretches grow with age: about 64 ln(oldest / youngest) of
-/// them, 240 bytes each.
+/// them, 244 bytes each.
 #[derive(Debug, Clone)]
 pub(super) struct Idle {
     /// When each epoch began, from the oldest on; never empty.
@@ -26,7 +28,7 @@ pub(super) struct Idle {
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { starts: vec![0], counts: vec![[0; CLASSES]], most: 2 * FEW, near: 0 }
+        Self { starts: vec![0], counts: vec![[0; CLASSES + 1]], most: 2 * FEW, near: 0 }
     }
 }
 
@@ -39,26 +41,34 @@ impl Idle {
     pub fn join(&mut self, class: u8) {
         let last = self.counts.last_mut().expect("never empty");
         last[class as usize] += 1;
+        last[ALL] += 1;
     }
 
-    /// A block of `class` last used at `time` is idle no more, or no longer watched.
-    pub fn leave(&mut self, class: u8, time: u64) {
+    /// `n` blocks of `class` last used at `time` are idle no more, or no longer watched.
+    pub fn leave(&mut self, class: u8, time: u64, n: u32) {
         let after = self.starts.get(self.near + 1).copied().unwrap_or(u64::MAX);
         if !(self.starts[self.near]..after).contains(&time) {
             self.near = self.epoch(time);
         }
-        self.counts[self.near][class as usize] -= 1;
+        let counts = &mut self.counts[self.near];
+        counts[class as usize] -= n;
+        counts[ALL] -= n;
     }
 
-    /// Begins a new epoch after `now`. Whether old ones were joined.
+    /// When the youngest epoch began.
+    pub fn start(&self) -> u64 {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// Begins a new epoch `now`. Whether old ones were joined.
     pub fn turn(&mut self, now: u64) -> bool {
         let full = self.starts.len() >= self.most;
         if full {
             self.thin(now);
             self.most = 2 * self.starts.len().max(FEW);
         }
-        self.starts.push(now + 1);
-        self.counts.push([0; CLASSES]);
+        self.starts.push(now);
+        self.counts.push([0; CLASSES + 1]);
         full
     }
 
@@ -66,9 +76,9 @@ impl Idle {
     fn thin(&mut self, now: u64) {
         let mut kept = 0;
         for i in 1..self.starts.len() {
-            let end = self.starts.get(i + 1).map_or(now + 1, |&next| next);
+            let end = self.starts.get(i + 1).map_or(now, |&next| next);
             let next = self.counts[i];
-            if (end - self.starts[kept]) * GRAIN <= (now + 1).saturating_sub(end) {
+            if (end - self.starts[kept]) * GRAIN <= now.saturating_sub(end) {
                 self.counts[kept].iter_mut().zip(next).for_each(|(sum, n)| *sum += n);
             } else {
                 kept += 1;
@@ -86,14 +96,14 @@ impl Idle {
     pub fn after(&self, time: u64) -> Option<(u64, u64)> {
         let epoch = self.epoch(time);
         let next = *self.starts.get(epoch + 1)?;
-        Some((next, self.counts[epoch].iter().map(|&n| u64::from(n)).sum()))
+        Some((next, self.counts[epoch][ALL].into()))
     }
 
     /// The oldest epoch after which at most `most` blocks were used last: its start and their number.
     pub fn youngest(&self, most: u64) -> (u64, u64) {
         let (mut from, mut sum) = (u64::MAX, 0);
         for (&start, counts) in self.starts.iter().zip(&self.counts).rev() {
-            let more = sum + counts.iter().map(|&n| u64::from(n)).sum::<u64>();
+            let more = sum + u64::from(counts[ALL]);
             if more > most {
                 break;
             }
@@ -114,7 +124,7 @@ impl Idle {
     /// All that are counted.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
-        self.counts.iter().flatten().map(|&n| u64::from(n)).sum()
+        self.counts.iter().map(|counts| u64::from(counts[ALL])).sum()
     }
 }
 
@@ -128,7 +138,7 @@ mod tests {
         for time in times {
             idle.join(3);
             if time % grain == 0 {
-                idle.turn(time);
+                idle.turn(time + 1);
             }
         }
         idle
@@ -143,7 +153,7 @@ mod tests {
             assert!(age < last && age <= 100, "{age} after {last}");
             last = age;
             let expected = if counts[3] == 0 { 0 } else { 10 };
-            assert_eq!((counts[3], counts.iter().sum::<u32>()), (expected, expected));
+            assert_eq!((counts[3], counts.iter().sum::<u32>()), (expected, 2 * expected));
         }
     }
 
@@ -151,14 +161,14 @@ mod tests {
     fn who_leaves_is_found_by_the_time_of_its_last_use() {
         let mut idle = joined(1..=100, 10);
         for time in (1..=100).filter(|time| time % 3 != 0) {
-            idle.leave(3, time);
+            idle.leave(3, time, 1);
         }
         assert_eq!(idle.len(), 33);
         idle.join(5);
-        idle.leave(5, 101);
+        idle.leave(5, 101, 1);
         assert_eq!(idle.len(), 33);
         for time in (1..=100).filter(|time| time % 3 == 0) {
-            idle.leave(3, time);
+            idle.leave(3, time, 1);
         }
         assert!(idle.ages(200).all(|(_, counts)| counts.iter().all(|&n| n == 0)));
     }
@@ -175,7 +185,7 @@ mod tests {
             let (span, age) = (pair[1] - pair[0], LAST + 1 - pair[1]);
             assert!(span <= 16.max(age / GRAIN + 16), "{span} at {age}");
         }
-        (1..=LAST).for_each(|time| idle.leave(3, time));
+        (1..=LAST).for_each(|time| idle.leave(3, time, 1));
         assert_eq!(idle.len(), 0);
     }
 }

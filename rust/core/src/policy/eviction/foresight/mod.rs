@@ -11,24 +11,31 @@
 //! each class. Before anything is known all are worth nothing, and the order is plain lru.
 //!
 //! What lru would have hit is counted beside (see `rival`). The further it is ahead, the surer a
-//! choice other than its own must be, until only its own is left.
+//! choice other than its own must be, until only its own is left. The same holds at first, until as
+//! many blocks have been evicted as there are: before that, no gap longer than the cache lasts has
+//! been seen, and what is learned of old blocks is a guess.
 //!
-//! Time counts block accesses. A victim costs O(classes), an access O(log n); what blocks are worth
-//! is worked out anew every quarter of the capacity. Memory: 32 bytes a block, 16 bytes for each of
-//! the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 64 MiB, at the most).
+//! Time counts block accesses; those of one operation are one moment. A block is in a list, so that an
+//! access and a victim are O(1): the firsts of all lists are compared when an operation wants its
+//! first victim, and when the list that gave it has become worth more than another. What blocks are
+//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, 8
+//! for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
+//! the most), and 400 kB.
 
 mod departed;
+mod firsts;
 mod gaps;
 mod idle;
+mod lists;
 mod rival;
 
-use crate::policy::adapters::class_heads::{Classes, Heads};
-use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, RemovalCause, View, grow};
-use crate::pool::{BlockId, NIL};
+use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
+use crate::pool::{BlockId, NIL, Pool};
 use departed::Departures;
+use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
+use lists::{Column, LATEST, Lists};
 use rival::Rival;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
@@ -41,12 +48,12 @@ const DEPTHS: usize = 4;
 const FAMILY: usize = GENERATIONS * DEPTHS;
 const CLASSES: usize = USES * FAMILY;
 
-/// Departed blocks that are remembered at the most, 16 bytes each.
+/// Departed blocks that are remembered at the most, 8 bytes each.
 const MOST_WATCHED: usize = 1 << 22;
-/// Victims between two refreshes at the least: too few teach nothing.
-const REFRESH_LEAST: u32 = 500;
 /// Block accesses that ages are told apart by at the least.
 const EPOCH_LEAST: u32 = 16;
+/// What the firsts of the lists are worth is looked up so often while as many blocks are used as there are.
+const LOOKS: u32 = 16;
 
 /// What was chosen by measurement. Configuration has none of it; experiments may change it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,12 +72,23 @@ pub struct Tuning {
     pub trust: f64,
     /// What is kept of the past at each refresh.
     pub keep: f64,
-    /// Victims between two refreshes: this part of the capacity.
+    /// Victims from one refresh of all classes to the next: this part of the capacity.
     pub refresh: u32,
+    /// Victims between two refreshes of a family at the least, so that they cost little a victim.
+    pub least: u32,
+    /// The first comes after as many victims: this part of the capacity.
+    pub start: u32,
+    /// While it begins, when there is most to learn, they are this part of all victims.
+    pub first: u64,
+    /// Waits of one block in so many are counted; their keys say which.
+    pub share: u32,
     /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
     pub epoch: u32,
     /// Hits by accesses that lru may get ahead.
     pub budget: f64,
+    /// Victims, by the capacity, until what was learned is trusted in full: gaps longer than the cache
+    /// lasts are not known before.
+    pub ramp: f64,
     /// Accesses granted to the budget from the start, by the capacity.
     pub grace: f64,
 }
@@ -86,60 +104,56 @@ impl Default for Tuning {
             // Half after 64 capacities: 2^(-1/256).
             keep: 0.997_296,
             refresh: 4,
+            least: 800,
+            start: 64,
+            first: 2,
+            share: 4,
             epoch: 64,
             budget: 0.004,
-            grace: 2.0,
+            ramp: 1.0,
+            grace: 8.0,
         }
     }
 }
 
-/// The class that gave the last victim, and for how long it need not be compared again.
-#[derive(Debug, Clone, Copy, Default)]
-struct Streak {
-    /// The operation.
-    now: u64,
-    /// Its retention priority.
-    bucket: u8,
-    class: usize,
-    /// What its next head has to be worth less than: no head of another class can come before it then.
-    limit: f64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Column {
-    /// Ticks when it became findable, and was used last.
-    inserted: u64,
-    last: u64,
-    /// Block accesses when it was used last.
-    time: u64,
-    /// How many turns built the prefix before it.
-    generation: u16,
-    uses: u16,
+/// Blocks that waited alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wait {
     class: u8,
+    time: u64,
 }
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Foresight {
     tuning: Tuning,
-    columns: Vec<Column>,
+    lists: Lists,
     /// Tokens a block.
     block_size: u32,
-    /// Block accesses so far.
+    /// The last operation, and block accesses before it.
+    tick: u64,
     time: u64,
+    /// Block accesses so far.
+    accesses: u64,
     gaps: Gaps,
     idle: Idle,
     departed: Departures,
-    /// Victims until the next refresh.
+    /// Victims so far, and until the next refresh; the family that it is for.
+    victims: u64,
     due: u32,
-    /// Accesses until the next epoch.
-    epoch: u32,
-    streak: Streak,
+    family: usize,
+    /// A block that was not known when it was inserted, and the operation: what follows it is not, either.
+    unknown: (u64, BlockId),
+    firsts: Firsts,
+    /// When what they are worth was looked up.
+    looked: u64,
     rival: Rival,
+    /// Of the rival, at the operation.
+    doubt: f64,
 }
 
 /// 0, 1, 2, 3–4, 5–8, … as 0, 1, 2, …, `most` − 1.
-fn log(n: u16, most: usize) -> usize {
+fn log(n: u8, most: usize) -> usize {
     if n == 0 { 0 } else { (n.ilog2() as usize + 1).min(most - 1) }
 }
 
@@ -148,59 +162,123 @@ fn log4(tokens: u64, most: usize) -> usize {
     (tokens >> 10).checked_ilog2().map_or(0, |octave| (octave as usize / 2 + 1).min(most - 1))
 }
 
+impl Consulted for Foresight {}
+
 impl Foresight {
     /// The policy with constants of one's own.
     pub fn new(tuning: Tuning) -> Self {
         Self { tuning, ..Self::default() }
     }
 
-    /// A wait of a block that was used at `time` is over.
-    fn end(&mut self, class: u8, time: u64, used: bool) {
-        self.idle.leave(class, time);
-        self.gaps.ended(class, self.time - time, used);
-    }
-
-    /// The other half of an access, after the wait before it has ended.
-    fn begin(&mut self, block: BlockId, mut column: Column, view: View<'_>) {
-        let Tuning { uses, generations, depths, epoch, .. } = self.tuning;
-        let before = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
-        let by_uses = log(column.uses - 1, uses.min(USES));
-        let by_turns = log(column.generation, generations.min(GENERATIONS));
-        let by_depth = log4(before, depths.min(DEPTHS));
-        column.class = (by_uses * FAMILY + by_turns * DEPTHS + by_depth) as u8;
-        column.time = self.time;
-        let capacity = view.pool.usable();
-        self.idle.join(column.class);
-        self.columns[block as usize] = column;
-        if self.epoch == 0 {
-            self.epoch = (capacity / epoch).max(EPOCH_LEAST);
-            if self.idle.turn(self.time) {
-                self.rival.recount(capacity, &self.idle);
-            }
+    /// An operation: its accesses have one time.
+    fn begin(&mut self, view: View<'_>) {
+        if self.tick == view.now {
+            return;
         }
-        self.epoch -= 1;
-    }
-
-    /// A block is used that was used at `last` before; `hit`: it was still there.
-    fn compare(&mut self, last: Option<u64>, hit: bool, view: View<'_>) {
+        self.tick = view.now;
+        self.time = self.accesses.min(LATEST);
         let capacity = view.pool.usable();
-        self.rival.access(last, hit, capacity, &self.idle, self.tuning);
+        let epoch = (capacity / self.tuning.epoch).max(EPOCH_LEAST);
+        if self.time - self.idle.start() >= u64::from(epoch) && self.idle.turn(self.time) {
+            self.rival.recount(capacity / self.tuning.share, &self.idle);
+        }
+        if self.time - self.looked > u64::from(capacity / LOOKS) {
+            self.looked = self.time;
+            self.firsts.forget();
+        }
+        self.rival.advance(capacity / self.tuning.share, &self.idle);
+        let evicted = self.victims as f64 / (self.tuning.ramp * f64::from(capacity));
+        self.doubt = self.rival.doubt(capacity, self.tuning) * evicted.min(1.0);
     }
 
-    fn worth(&self, class: usize, block: BlockId) -> f64 {
-        self.gaps.worth(class, self.time - self.columns[block as usize].time)
+    /// The wait of `n` blocks is over.
+    fn end(&mut self, wait: Wait, used: bool, n: u32) {
+        self.idle.leave(wait.class, wait.time, n);
+        self.gaps.ended(wait.class, self.time - wait.time, used, n);
     }
 
-    fn refresh(&mut self, capacity: u32) {
-        self.due = (capacity / self.tuning.refresh).max(REFRESH_LEAST);
-        self.gaps.refresh(&self.idle, self.time, self.tuning);
-        self.rival.fade(self.tuning.keep);
-        // What it was compared with is worth something else now.
-        self.streak.limit = 0.0;
+    /// `n` blocks that were there are used; of them, `counted` are.
+    fn hits(&mut self, wait: Wait, n: u32, counted: u32) {
+        if counted > 0 {
+            self.end(wait, true, counted);
+        }
+        if n > 0 {
+            self.rival.access(Some(wait.time), true, n, counted);
+        }
+    }
+
+    fn is_counted(&self, tag: u16) -> bool {
+        u32::from(tag).is_multiple_of(self.tuning.share)
+    }
+
+    /// What departed is watched no longer.
+    fn lose(&mut self, wait: Wait, counted: bool) {
+        if counted {
+            self.end(wait, false, 1);
+            self.rival.lost(wait.time);
+        }
+    }
+
+    fn by_uses(&self, uses: u8) -> u8 {
+        (log(uses - 1, self.tuning.uses.min(USES)) * FAMILY) as u8
+    }
+
+    /// Turns that built the prefix before a block with this parent, as far as they are told apart.
+    fn turns(&self, parent: BlockId) -> usize {
+        if parent == NIL {
+            return 0;
+        }
+        let parent = self.lists.column(parent);
+        let turns = parent.class as usize % FAMILY / DEPTHS + usize::from(parent.is_found());
+        turns.min(self.tuning.generations.min(GENERATIONS) - 1)
+    }
+
+    /// Learns a little, if it is time.
+    fn learn(&mut self, capacity: u32) {
+        self.victims += 1;
+        if self.victims == 1 {
+            self.due = capacity / self.tuning.start;
+        }
+        if self.due > 0 {
+            self.due -= 1;
+            return;
+        }
+        let apart = (capacity / self.tuning.refresh / USES as u32).max(self.tuning.least);
+        // While it begins there is most to learn, and little to go through: all families at once.
+        let so_far = self.victims / self.tuning.first;
+        let begins = so_far < u64::from(apart) * USES as u64;
+        self.due = if begins { so_far as u32 } else { apart };
+        for _ in 0..if begins { USES } else { 1 } {
+            self.gaps.refresh(self.family, &self.idle, self.time, self.tuning);
+            self.family = (self.family + 1) % USES;
+        }
+        if self.family == 0 {
+            self.rival.fade(self.tuning.keep);
+        }
+        self.firsts.forget();
+    }
+
+    /// The block of least worth among the firsts of a band, or the one idle longest.
+    fn choose(&mut self, band: usize, view: View<'_>) -> Option<BlockId> {
+        let mut changed = self.lists.take_changed(band);
+        if self.firsts.turn_to(self.lists.priority(band)?) {
+            changed = self.lists.filled(band);
+        }
+        while changed > 0 {
+            let class = changed.trailing_zeros() as usize;
+            changed &= changed - 1;
+            let first = self.lists.first(band, class, view.pool).map(|block| {
+                let time = self.lists.column(block).time();
+                (block, time, self.gaps.worth(class, self.time - time))
+            });
+            self.firsts.set(class, first);
+        }
+        self.lists.take_changed(band);
+        self.firsts.choose(self.doubt, self.lists.filled(band))
     }
 }
 
-impl Classes for Foresight {
+impl Eviction for Foresight {
     fn name(&self) -> &'static str {
         "foresight"
     }
@@ -209,109 +287,123 @@ impl Classes for Foresight {
         true
     }
 
-    fn size(&mut self, _blocks: u32, block_size: u32) {
+    fn size(&mut self, _: u32, block_size: u32) -> Result<(), String> {
         self.block_size = block_size;
+        Ok(())
     }
 
-    fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
-        self.time += 1;
-        let parent = view.pool.parent(block);
-        let generation = match self.columns.get(parent as usize) {
-            Some(p) if parent != NIL => {
-                p.generation.saturating_add((p.inserted != view.now).into())
-            }
-            _ => 0,
-        };
-        let mut uses = 1;
-        let mut before = None;
-        if let Some(gone) = self.departed.take(view.pool.key(block)) {
-            self.end(gone.class, gone.time, true);
-            uses = gone.uses.saturating_add(1);
-            before = Some(gone.time);
-        }
-        self.compare(before, false, view);
-        grow(&mut self.columns, block, Column::default());
-        let (inserted, last) = (view.now, view.now);
-        let column = Column { inserted, last, generation, uses, ..Column::default() };
-        self.begin(block, column, view);
-    }
-
-    fn hit(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
-        self.time += 1;
-        let column = self.columns[block as usize];
-        self.end(column.class, column.time, true);
-        self.compare(Some(column.time), true, view);
-        let uses = column.uses.saturating_add(1);
-        self.begin(block, Column { uses, last: view.now, ..column }, view);
-    }
-
-    fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.columns[block as usize].last = view.now;
-    }
-
-    fn on_evictable(&mut self, block: BlockId, _: View<'_>) {
-        let class = self.class(block);
-        if class != self.streak.class {
-            let limit = self.rival.doubt() * self.worth(class, block);
-            self.streak.limit = self.streak.limit.min(limit);
-        }
-    }
-
-    fn class(&self, block: BlockId) -> usize {
-        self.columns[block as usize].class as usize
-    }
-
-    fn rank(&self, block: BlockId, view: View<'_>) -> u128 {
-        pack(0, self.columns[block as usize].last, view.pool.depth(block))
-    }
-
-    fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize {
-        match self.due {
-            0 => self.refresh(view.pool.usable()),
-            _ => self.due -= 1,
-        }
-        let Streak { now, bucket, class, limit } = self.streak;
-        if (now, bucket) == (view.now, heads.bucket())
-            && heads.first(class).is_some_and(|(b, _)| self.worth(class, b) < limit)
-        {
-            return class;
-        }
-        let (mut least, mut next) = ((f64::INFINITY, u128::MAX, 0), f64::INFINITY);
-        let mut oldest = (u128::MAX, 0, f64::INFINITY);
-        for class in 0..heads.classes() {
-            if let Some((block, rank)) = heads.first(class) {
-                let worth = self.worth(class, block);
-                if (worth, rank) < (least.0, least.1) {
-                    next = least.0;
-                    least = (worth, rank, class);
-                } else {
-                    next = next.min(worth);
-                }
-                if rank < oldest.0 {
-                    oldest = (rank, class, worth);
+    fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
+        self.begin(view);
+        for &block in blocks {
+            let parent = view.pool.parent(block);
+            let (mut uses, mut before) = (1, None);
+            // A block leaves before its parent does, and is forgotten before it.
+            let key = view.pool.key(block);
+            let follows = self.unknown == (view.now, parent) && parent != NIL;
+            let gone = if follows { None } else { self.departed.take(key) };
+            let counted = self.is_counted(key.mixed() as u16);
+            match gone {
+                None => self.unknown = (view.now, block),
+                Some(gone) => {
+                    if counted {
+                        self.end(Wait { class: gone.class, time: gone.time }, true, 1);
+                    }
+                    uses = (gone.uses + 1).min(lists::MOST_USES);
+                    before = Some(gone.time);
                 }
             }
+            self.rival.access(before, false, 1, counted.into());
+            let tokens = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
+            let by_depth = log4(tokens, self.tuning.depths.min(DEPTHS));
+            let class = self.by_uses(uses) + (self.turns(parent) * DEPTHS + by_depth) as u8;
+            if counted {
+                self.idle.join(class);
+            }
+            self.lists.enter(block, Column::new(class, uses, self.time, counted));
         }
-        let class = if least.0 < self.rival.doubt() * oldest.2 { least.2 } else { oldest.1 };
-        // Of another class than that of least worth, the next head may be worth anything.
-        let limit = if class == least.2 { self.rival.doubt() * next } else { 0.0 };
-        self.streak = Streak { now: view.now, bucket: heads.bucket(), class, limit };
-        class
+        self.accesses += blocks.len() as u64;
     }
 
-    fn removed(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        let Column { class, uses, time, .. } = self.columns[block as usize];
+    fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
+        self.begin(view);
+        let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
+        for &block in blocks {
+            let column = *self.lists.column(block);
+            let own = Wait { class: column.class, time: column.time() };
+            if own != wait {
+                self.hits(wait, n, counted);
+                (wait, n, counted) = (own, 0, 0);
+            }
+            n += 1;
+            let uses = (column.uses() + 1).min(lists::MOST_USES);
+            let class = self.by_uses(uses) + own.class % FAMILY as u8;
+            self.lists.find(block, class, self.time);
+            if column.is_counted() {
+                counted += 1;
+                self.idle.join(class);
+            }
+        }
+        self.hits(wait, n, counted);
+        self.accesses += blocks.len() as u64;
+    }
+
+    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
+        self.lists.leave_all(blocks);
+    }
+
+    fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
+        self.lists.join_all(blocks, view.pool);
+    }
+
+    fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
+        self.lists.come_back(block, view.pool.priority(block));
+    }
+
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
+    fn priority_changed(&mut self, block: BlockId, view: View<'_>) {
+        self.lists.lift(block, view.pool.priority(block));
+    }
+
+    fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
+        self.lists.leave(block);
+        let column = *self.lists.column(block);
+        let (class, time) = (column.class, column.time());
         if cause != RemovalCause::Evicted {
-            self.rival.lost(time);
-            return self.end(class, time, false);
+            return self.lose(Wait { class, time }, column.is_counted());
         }
         if !self.departed.is_reserved() {
             let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
             self.departed.reserve(watched.min(MOST_WATCHED));
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block), class, uses, time) {
-            self.end(gone.class, gone.time, false);
-            self.rival.lost(gone.time);
+        if let Some(gone) = self.departed.add(view.pool.key(block), class, column.uses(), time) {
+            self.lose(Wait { class: gone.class, time: gone.time }, self.is_counted(gone.tag));
         }
+    }
+
+    fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
+        self.begin(view);
+        self.learn(view.pool.usable());
+        (0..self.lists.bands()).find_map(|band| self.choose(band, view))
+    }
+
+    fn next(&self, view: View<'_>) -> Option<BlockId> {
+        self.lists.any(view.pool)
+    }
+
+    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+        let mut rest = self.clone();
+        std::iter::from_fn(|| {
+            let block = rest.victim(view)?;
+            rest.remove(block, RemovalCause::Evicted, view);
+            Some(block)
+        })
+        .collect()
+    }
+
+    fn validate(&self, pool: &Pool) -> Result<(), String> {
+        self.lists.validate(pool).map_err(|fault| format!("foresight: {fault}"))
     }
 }

@@ -9,39 +9,32 @@ use super::idle::Idle;
 pub(super) struct Rival {
     /// Lru would still have what was used since then.
     since: u64,
-    /// How many blocks that is.
+    /// How many blocks that is, of those that are counted.
     held: u64,
     /// Hits that lru is ahead since it was behind last, and accesses so far; both fade. What was won
     /// over lru before is no credit: traffic that turns is seen at once.
     deficit: f64,
     accesses: f64,
-    doubt: f64,
 }
 
 impl Rival {
-    /// A block was used: `last` is when it was before, if that is known, `hit` whether it was still
-    /// there.
-    pub fn access(
-        &mut self,
-        last: Option<u64>,
-        hit: bool,
-        capacity: u32,
-        idle: &Idle,
-        tuning: Tuning,
-    ) {
+    /// `n` blocks were used: `last` is when they were before, if that is known, `hit` whether they were
+    /// still there. `counted` of them are.
+    pub fn access(&mut self, last: Option<u64>, hit: bool, n: u32, counted: u32) {
         let lru = last.is_some_and(|time| time >= self.since);
-        self.deficit = (self.deficit + f64::from(i8::from(lru) - i8::from(hit))).max(0.0);
-        self.accesses += 1.0;
-        if !lru {
-            self.held += 1;
-            while self.held > u64::from(capacity) {
-                let Some((next, gone)) = idle.after(self.since) else { break };
-                self.since = next;
-                self.held = self.held.saturating_sub(gone);
-            }
+        let n = f64::from(n);
+        self.deficit = (self.deficit + n * f64::from(i8::from(lru) - i8::from(hit))).max(0.0);
+        self.accesses += n;
+        self.held += if lru { 0 } else { u64::from(counted) };
+    }
+
+    /// Lets go of what lru holds no longer.
+    pub fn advance(&mut self, capacity: u32, idle: &Idle) {
+        while self.held > u64::from(capacity) {
+            let Some((next, gone)) = idle.after(self.since) else { break };
+            self.since = next;
+            self.held = self.held.saturating_sub(gone);
         }
-        let budget = tuning.budget * (self.accesses + tuning.grace * f64::from(capacity));
-        self.doubt = (1.0 - self.deficit / budget).max(0.0);
     }
 
     /// A block last used at `time` is watched no longer.
@@ -56,8 +49,9 @@ impl Rival {
 
     /// What the worth of lru's victim is multiplied with before others are compared with it: 1 while
     /// lru is not ahead, 0 once it is ahead by the budget, when only its own victim is evicted.
-    pub fn doubt(&self) -> f64 {
-        self.doubt
+    pub fn doubt(&self, capacity: u32, tuning: Tuning) -> f64 {
+        let budget = tuning.budget * (self.accesses + tuning.grace * f64::from(capacity));
+        (1.0 - self.deficit / budget).max(0.0)
     }
 
     /// Forgets all but `keep` of the past.
@@ -85,16 +79,17 @@ mod tests {
             place.map(|at| list.remove(at));
             list.push(block);
             if let Some(time) = times[block] {
-                idle.leave(0, time);
+                idle.leave(0, time, 1);
             }
-            rival.access(times[block], hit, capacity, &idle, Tuning::default());
+            rival.access(times[block], hit, 1, 1);
+            rival.advance(capacity, &idle);
             // Behind by one, it knows of both mistakes: of a hit too many and of one too few.
             wrong += u64::from((rival.deficit - 1.0).abs() > 0.5);
             rival.deficit = 1.0;
             hits += u64::from(hit);
             idle.join(0);
             times[block] = Some(now);
-            if now.is_multiple_of(16) && idle.turn(now) {
+            if now.is_multiple_of(16) && idle.turn(now + 1) {
                 rival.recount(capacity, &idle);
             }
         }
@@ -118,27 +113,24 @@ mod tests {
 
     #[test]
     fn doubt_grows_with_what_lru_is_ahead() {
-        let (idle, tuning) = (Idle::default(), Tuning { grace: 1.0, ..Tuning::default() });
+        let tuning = Tuning { grace: 1.0, ..Tuning::default() };
         let mut rival = Rival::default();
-        rival.access(None, false, 1_000, &idle, tuning);
-        assert!(rival.doubt() > 1.0 - 1e-12);
+        let doubt = |rival: &Rival| rival.doubt(1_000, tuning);
+        rival.access(None, false, 1, 1);
+        assert!(doubt(&rival) > 1.0 - 1e-12);
         let mut last = 1.0;
         for _ in 0..4 {
-            rival.access(Some(0), false, 1_000, &idle, tuning);
-            assert!(rival.doubt() < last);
-            last = rival.doubt();
+            rival.access(Some(0), false, 1, 1);
+            assert!(doubt(&rival) < last);
+            last = doubt(&rival);
         }
-        rival.access(Some(0), false, 1_000, &idle, tuning);
-        assert!(rival.doubt() < 1e-12);
-        for _ in 0..5 {
-            rival.access(None, true, 1_000, &idle, tuning);
-        }
-        assert!(rival.doubt() > 1.0 - 1e-12);
+        rival.access(Some(0), false, 1, 1);
+        assert!(doubt(&rival) < 1e-12);
+        rival.access(None, true, 5, 2);
+        assert!(doubt(&rival) > 1.0 - 1e-12);
         // However far it got ahead, the next losses count from there.
-        for _ in 0..1_000 {
-            rival.access(None, true, 1_000, &idle, tuning);
-        }
-        rival.access(Some(0), false, 1_000, &idle, tuning);
-        assert!(rival.doubt() < 1.0 - 0.1);
+        rival.access(None, true, 1_000, 250);
+        rival.access(Some(0), false, 1, 0);
+        assert!(doubt(&rival) < 1.0 - 0.1);
     }
 }

@@ -1,0 +1,389 @@
+//! Where cached blocks stand: a list for each class of each retention priority, the one idle longest first.
+
+use super::CLASSES;
+use crate::policy::grow;
+use crate::pool::{BlockId, NIL, Pool, State};
+
+/// Greatest time that is told apart; later ones count as this.
+pub(super) const LATEST: u64 = (1 << 38) - 1;
+/// Uses of a block are counted up to this.
+pub(super) const MOST_USES: u8 = 15;
+
+/// Where a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It has an owner, or is not known.
+    Out,
+    /// In its list.
+    Listed,
+    /// It came first in its list, while what follows it was still there.
+    Parked,
+}
+
+/// What is known of a block, in 16 bytes. Its neighbours mean something while it is listed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    before: BlockId,
+    after: BlockId,
+    /// Block accesses when it was used last, in two parts.
+    low: u32,
+    high: u8,
+    pub class: u8,
+    band: u8,
+    /// From the lowest bit: uses (4 bits), place (2), whether an allocation found it (1), and whether its
+    /// waits are counted (1).
+    bits: u8,
+}
+
+const EMPTY: Column =
+    Column { before: NIL, after: NIL, low: 0, high: 0, class: 0, band: 0, bits: 0 };
+const PLACE: u32 = 4;
+const FOUND: u8 = 1 << 6;
+const COUNTED: u8 = 1 << 7;
+
+impl Column {
+    /// One that became findable at `time`; `counted`: its waits are.
+    pub fn new(class: u8, uses: u8, time: u64, counted: bool) -> Self {
+        let bits = uses | if counted { COUNTED } else { 0 };
+        let mut column = Self { class, bits, ..EMPTY };
+        column.set_time(time);
+        column
+    }
+
+    pub fn time(&self) -> u64 {
+        u64::from(self.low) | u64::from(self.high) << 32
+    }
+
+    fn set_time(&mut self, time: u64) {
+        (self.low, self.high) = (time as u32, (time >> 32) as u8);
+    }
+
+    pub fn uses(&self) -> u8 {
+        self.bits & MOST_USES
+    }
+
+    /// Whether its waits are counted.
+    pub fn is_counted(&self) -> bool {
+        self.bits & COUNTED > 0
+    }
+
+    /// Whether an allocation found it since it became findable.
+    pub fn is_found(&self) -> bool {
+        self.bits & FOUND > 0
+    }
+
+    /// An allocation found it.
+    pub fn find(&mut self, time: u64) {
+        self.set_time(time);
+        self.bits = (self.bits + u8::from(self.uses() < MOST_USES)) | FOUND;
+    }
+
+    fn place(&self) -> Place {
+        match (self.bits >> PLACE) & 3 {
+            0 => Place::Out,
+            1 => Place::Listed,
+            _ => Place::Parked,
+        }
+    }
+
+    fn set_place(&mut self, place: Place) {
+        self.bits = (self.bits & !(3 << PLACE)) | ((place as u8) << PLACE);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct List {
+    first: BlockId,
+    last: BlockId,
+}
+
+/// The lists of one retention priority.
+#[derive(Debug, Clone)]
+struct Band {
+    priority: u8,
+    lists: [List; CLASSES],
+    /// A bit for each list that has a block.
+    filled: u64,
+    /// A bit for each list whose first block is another than when it was asked for last.
+    changed: u64,
+}
+
+/// All of them. A prefix's inner blocks stand in their lists, too, and are passed over: a block that may
+/// not be evicted yet leaves its list when it comes first there, and comes back once it may be.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lists {
+    columns: Vec<Column>,
+    /// By priority.
+    bands: Vec<Band>,
+}
+
+impl Lists {
+    pub fn column(&self, block: BlockId) -> &Column {
+        &self.columns[block as usize]
+    }
+
+    /// What is known of `block` from now on; it has an owner.
+    pub fn enter(&mut self, block: BlockId, column: Column) {
+        grow(&mut self.columns, block, EMPTY);
+        self.columns[block as usize] = column;
+    }
+
+    /// Notes a use of `block`, and its class from now on.
+    pub fn find(&mut self, block: BlockId, class: u8, time: u64) {
+        let listed = self.columns[block as usize].place() == Place::Listed;
+        if listed {
+            self.leave(block);
+        }
+        let column = &mut self.columns[block as usize];
+        column.find(time);
+        column.class = class;
+        let band = column.band;
+        if listed {
+            self.join(block, band);
+        }
+    }
+
+    fn band(&mut self, priority: u8) -> &mut Band {
+        // Mostly there is one.
+        if self.bands.first().is_some_and(|band| band.priority == priority) {
+            return &mut self.bands[0];
+        }
+        let at = match self.bands.binary_search_by_key(&priority, |band| band.priority) {
+            Ok(at) => at,
+            Err(at) => {
+                let none = List { first: NIL, last: NIL };
+                let band = Band { priority, lists: [none; CLASSES], filled: 0, changed: 0 };
+                self.bands.insert(at, band);
+                at
+            }
+        };
+        &mut self.bands[at]
+    }
+
+    /// Puts `block` last in the list of its class and of this priority.
+    fn join(&mut self, block: BlockId, priority: u8) {
+        let (class, last) = (self.columns[block as usize].class, self.last(block, priority));
+        self.append(block, last, priority);
+        self.end_at(class, priority, block, last);
+    }
+
+    /// Puts `blocks`, in the order of their prefix, last in the lists of their classes, the last of them
+    /// first.
+    pub fn join_all(&mut self, blocks: &[BlockId], pool: &Pool) {
+        let Some(&leaf) = blocks.last() else { return };
+        let of = |lists: &Self, block: BlockId| {
+            (lists.columns[block as usize].class, pool.priority(block))
+        };
+        let (mut list, mut end) = (of(self, leaf), self.last(leaf, pool.priority(leaf)));
+        let mut before = end;
+        for &block in blocks.iter().rev() {
+            let own = of(self, block);
+            if own != list {
+                self.end_at(list.0, list.1, before, end);
+                (list, end) = (own, self.last(block, own.1));
+                before = end;
+            }
+            self.append(block, before, own.1);
+            before = block;
+        }
+        self.end_at(list.0, list.1, before, end);
+    }
+
+    /// The last block of the list that `block` belongs into.
+    fn last(&mut self, block: BlockId, priority: u8) -> BlockId {
+        let class = self.columns[block as usize].class;
+        self.band(priority).lists[class as usize].last
+    }
+
+    fn append(&mut self, block: BlockId, before: BlockId, priority: u8) {
+        if before != NIL {
+            self.columns[before as usize].after = block;
+        }
+        let column = &mut self.columns[block as usize];
+        (column.before, column.after, column.band) = (before, NIL, priority);
+        column.set_place(Place::Listed);
+    }
+
+    /// A list that ended with `before` ends with `last` now.
+    fn end_at(&mut self, class: u8, priority: u8, last: BlockId, before: BlockId) {
+        if before != NIL {
+            self.band(priority).lists[class as usize].last = last;
+            return;
+        }
+        let mut first = last;
+        while self.columns[first as usize].before != NIL {
+            first = self.columns[first as usize].before;
+        }
+        let band = self.band(priority);
+        band.lists[class as usize] = List { first, last };
+        band.filled |= 1 << class;
+        band.changed |= 1 << class;
+    }
+
+    /// Puts `block` first in its list, if it was passed over.
+    pub fn come_back(&mut self, block: BlockId, priority: u8) {
+        if self.columns[block as usize].place() == Place::Listed {
+            return;
+        }
+        let class = self.columns[block as usize].class;
+        let band = self.band(priority);
+        band.changed |= 1 << class;
+        let list = &mut band.lists[class as usize];
+        let after = std::mem::replace(&mut list.first, block);
+        if after == NIL {
+            list.last = block;
+            band.filled |= 1 << class;
+        } else {
+            self.columns[after as usize].before = block;
+        }
+        let column = &mut self.columns[block as usize];
+        (column.before, column.after, column.band) = (NIL, after, priority);
+        column.set_place(Place::Listed);
+    }
+
+    /// Takes `block` out of its list, if it is in one.
+    pub fn leave(&mut self, block: BlockId) {
+        let column = &mut self.columns[block as usize];
+        let place = column.place();
+        column.set_place(Place::Out);
+        if place != Place::Listed {
+            return;
+        }
+        let Column { before, after, class, band, .. } = *column;
+        self.close(before, after, class, band);
+    }
+
+    /// Takes `blocks`, in the order of their prefix, out of their lists: those that stand in a row at once.
+    pub fn leave_all(&mut self, blocks: &[BlockId]) {
+        let mut rest = blocks;
+        while let Some(&root) = rest.first() {
+            let columns = &mut self.columns[..];
+            if columns[root as usize].place() != Place::Listed {
+                columns[root as usize].set_place(Place::Out);
+                rest = &rest[1..];
+                continue;
+            }
+            let in_row = |pair: &&[BlockId]| columns[pair[0] as usize].before == pair[1];
+            let row = 1 + rest.windows(2).take_while(in_row).count();
+            let (row, left) = rest.split_at(row);
+            for &block in row {
+                columns[block as usize].set_place(Place::Out);
+            }
+            let (leaf, root) = (columns[row[row.len() - 1] as usize], columns[root as usize]);
+            self.close(leaf.before, root.after, root.class, root.band);
+            rest = left;
+        }
+    }
+
+    /// Joins what stands before and after blocks that leave.
+    fn close(&mut self, before: BlockId, after: BlockId, class: u8, band: u8) {
+        if before != NIL {
+            self.columns[before as usize].after = after;
+        }
+        if after != NIL {
+            self.columns[after as usize].before = before;
+        }
+        if before != NIL && after != NIL {
+            return;
+        }
+        let band = self.band(band);
+        let list = &mut band.lists[class as usize];
+        if after == NIL {
+            list.last = before;
+        }
+        if before == NIL {
+            list.first = after;
+            band.changed |= 1 << class;
+            band.filled &= !(u64::from(after == NIL) << class);
+        }
+    }
+
+    /// `block` has this priority now.
+    pub fn lift(&mut self, block: BlockId, priority: u8) {
+        let Some(column) = self.columns.get(block as usize) else { return };
+        if column.place() == Place::Listed && column.band != priority {
+            self.leave(block);
+            self.join(block, priority);
+        }
+    }
+
+    /// Takes blocks that may not be evicted yet from the front of a list; the first that may, if there
+    /// is one.
+    pub fn first(&mut self, at: usize, class: usize, pool: &Pool) -> Option<BlockId> {
+        loop {
+            let block = self.bands.get(at)?.lists[class].first;
+            if block == NIL {
+                return None;
+            }
+            // A caller that counts an owner for a while knows that it is named nevertheless.
+            if pool.children(block) == 0 || pool.state(block) != State::Cached {
+                return Some(block);
+            }
+            self.leave(block);
+            self.columns[block as usize].set_place(Place::Parked);
+        }
+    }
+
+    /// The lists of band `at` whose first block is another than at the last call, a bit each.
+    pub fn take_changed(&mut self, at: usize) -> u64 {
+        self.bands.get_mut(at).map_or(0, |band| std::mem::take(&mut band.changed))
+    }
+
+    /// The lists of band `at` that are not empty, a bit each.
+    pub fn filled(&self, at: usize) -> u64 {
+        self.bands.get(at).map_or(0, |band| band.filled)
+    }
+
+    /// How many bands there are.
+    pub fn bands(&self) -> usize {
+        self.bands.len()
+    }
+
+    /// The priority of band `at`.
+    pub fn priority(&self, at: usize) -> Option<u8> {
+        self.bands.get(at).map(|band| band.priority)
+    }
+
+    /// The first of some list of the lowest priority that has one, without passing over any.
+    pub fn any(&self, pool: &Pool) -> Option<BlockId> {
+        self.bands.iter().find_map(|band| {
+            let firsts = band.lists.iter().map(|list| list.first);
+            firsts.flat_map(|first| self.row(first)).find(|&block| pool.is_evictable(block))
+        })
+    }
+
+    fn row(&self, first: BlockId) -> impl Iterator<Item = BlockId> + '_ {
+        let known = |block: BlockId| (block != NIL).then_some(block);
+        std::iter::successors(known(first), move |&block| known(self.columns[block as usize].after))
+    }
+
+    /// What disagrees with the pool, if anything.
+    pub fn validate(&self, pool: &Pool) -> Result<(), String> {
+        let mut listed = 0;
+        for band in &self.bands {
+            for (class, list) in band.lists.iter().enumerate() {
+                let mut before = NIL;
+                for block in self.row(list.first) {
+                    let column = self.column(block);
+                    let known = (column.before, column.class as usize, column.band);
+                    if known != (before, class, band.priority) || column.place() != Place::Listed {
+                        return Err(format!("block {block} is misplaced"));
+                    }
+                    if pool.state(block) != State::Cached || pool.priority(block) != band.priority {
+                        return Err(format!("block {block} does not belong into its list"));
+                    }
+                    listed += usize::from(pool.is_evictable(block));
+                    before = block;
+                }
+                if list.last != before {
+                    return Err(format!("the list of class {class} has another end"));
+                }
+            }
+        }
+        let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
+        if leaves != listed {
+            return Err(format!("{listed} in the lists, {leaves} may be evicted"));
+        }
+        Ok(())
+    }
+}
