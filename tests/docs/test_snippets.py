@@ -25,12 +25,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import logging
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,16 @@ def run_page(text: str, folder: Path, name: str = "page.md") -> Page:
     for block in blocks(text):
         page.run(block)
     return page
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a page sets up of logging ends with it."""
+    log, handlers = logging.getLogger("kvframe.manager"), [*logging.root.handlers]
+    level = log.level
+    yield
+    log.setLevel(level)  # and not its attribute: loggers remember what is enabled
+    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ def hits(policy: str, kind: str) -> int:
 def test_keys_that_count_up_are_told_apart_as_well_as_mixed_ones(policy: str) -> None:
     counted = {kind: hits(policy, kind) for kind in KEYS}
     mixed = counted["mixed"]
-    assert all(abs(found - mixed) <= 0.03 * mixed for found in counted.values()), counted
+    assert all(abs(found - mixed) <= 0.05 * mixed for found in counted.values()), counted
 
 
 @pytest.mark.scenario("F3")
