@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvframe.bench.capacity import parse_all
+from kvframe.bench.capacity import parse_all, parse_shape
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.errors import ConfigError
 
@@ -40,6 +40,10 @@ def test_refused_without_a_shape(text: str) -> None:
         blocks(text)
 
 
+def test_a_dtype_may_be_short() -> None:
+    assert parse_shape(SHAPE + ",dtype=fp16") == parse_shape(SHAPE + ",dtype=float16")
+
+
 @pytest.mark.parametrize("text", ["1 MiB", "900000 TiB", "1 parsec"])
 def test_refused_with_a_shape(text: str) -> None:
     with pytest.raises(ConfigError, match="--capacity"):
@@ -49,7 +53,7 @@ def test_refused_with_a_shape(text: str) -> None:
 @pytest.mark.parametrize(
     "shape",
     ["", "layers", "layers=0,kv_heads=1,head_dim=1", "layers=x,kv_heads=1,head_dim=1",
-     "layers=1,kv_heads=1", SHAPE + ",dtype=bf16", SHAPE + ",heads=2"],
+     "layers=1,kv_heads=1", SHAPE + ",dtype=bf32", SHAPE + ",heads=2"],
 )  # fmt: skip
 def test_bad_shapes_are_named(shape: str) -> None:
     with pytest.raises(ConfigError, match="--model-shape"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kvframe.bench.options import OptionOrigins, keyed, split_list
 from kvframe.config import CacheConfig, Config, ModelConfig
 from kvframe.config.capacity import block_bytes, capacity_blocks, check_model
+from kvframe.config.environment import EnvText
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
@@ -19,6 +20,7 @@ DEFAULT = ("1000", "2000", "4000", "8000", "16000", "32000")
 _ORIGINS = OptionOrigins("--capacity")
 MOST_OF_A_RANGE = 1_000
 
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _PERCENT = re.compile(r"(\d+(\.\d+)?|\.\d+)\s*%")
 _RANGE = re.compile(r"(\d[\d_]*):(\d[\d_]*):([x+])(\d+(\.\d+)?)")
 _SIZE = re.compile(r"\d+(\.\d+)?\s*[kmgtp]?i?b", re.IGNORECASE)
@@ -83,13 +85,15 @@ def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity
 
 
 def parse_shape(text: str) -> ModelConfig:
-    """``layers=32,kv_heads=8,head_dim=128,dtype=bfloat16``; dtype may be left out.
+    """``layers=32,kv_heads=8,head_dim=128,dtype=bfloat16``; dtype may be left out, or short (bf16).
 
     Raises:
         ConfigError: a key or value that is missing, unknown or impossible.
     """
     option = "--model-shape"
     values = keyed(text.split(","), f"{option} {text}")
+    if "dtype" in values:
+        values["dtype"] = EnvText(_DTYPES.get(values["dtype"], values["dtype"]))
     model = build(ModelConfig, values, "model", OptionOrigins(option))
     check_model(model, OptionOrigins(option))
     return model

@@ -18,7 +18,6 @@ DEFAULT = "layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9"
 USED = 0.9
 """The share of a card's memory that a server takes, as vLLM's default has it."""
 
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -84,12 +83,7 @@ def parse_server_shape(text: str) -> Shape:
     """
     pairs = keyed(text.split(","), f"--model-shape {text}")
     own = {key: str(pairs.pop(key)) for key in ("params", "weight_bytes", "heads") if key in pairs}
-    if "dtype" in pairs:
-        dtype = str(pairs.pop("dtype"))
-        kept = [f"{key}={value}" for key, value in pairs.items()]
-        kv = parse_shape(",".join([*kept, f"dtype={_DTYPES.get(dtype, dtype)}"]))
-    else:
-        kv = parse_shape(",".join(f"{key}={value}" for key, value in pairs.items()))
+    kv = parse_shape(",".join(f"{key}={value}" for key, value in pairs.items()))
     if "params" not in own:
         raise ConfigError(f"--model-shape {text}: params is missing: the model's parameters (8e9)")
     if kv.kv_heads is None and "heads" not in own:
