@@ -172,7 +172,10 @@ function hostQuestion(host) {
   const place = make("div", { class: "host" }, make("h3", {}, "Does a host tier pay?"));
   host.append(place);
   if (DATA.host.length) {
-    place.append(...DATA.host.map((sentence) => make("p", {}, sentence)));
+    const pays = DATA.host.filter((sentence) => sentence.includes(" pays under ")).length;
+    const answer = pays === DATA.host.length ? "Yes" : pays ? "Sometimes" : "No";
+    place.append(make("p", { class: "said" }, `${answer}: in ${pays} of ${DATA.host.length} simulated servers.`));
+    place.append(...DATA.host.map((sentence) => make("p", {}, sentence.replaceAll("->", "→"))));
     return;
   }
   const controls = make("div", { class: "controls" }), said = make("p", { role: "status" });

@@ -111,7 +111,7 @@ def _from(traffic: Traffic) -> str:
     if one.input_tokens >= 1e6:
         tokens = f"{one.input_tokens / 1e6:,.1f} million"
     bounds = sum(name in BOUNDS for name in traffic.policies)
-    field = f"{len(traffic.policies) - bounds} policies and {bounds} bounds"
+    field = f"{len(traffic.policies) - bounds} policies and {bounds} bound{'s' * (bounds != 1)}"
     return f"{one.requests:,} requests, {tokens} prompt tokens, {field}"
 
 
