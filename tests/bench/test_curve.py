@@ -90,9 +90,9 @@ def test_between_replays_the_error_is_bounded_and_said(policy: str) -> None:
     assert max(some.token_hit_rates) <= ceiling / made.trace.input_tokens
     off = np.abs(np.array(some.token_hit_rates) - whole.token_hit_rates)
     assert not off[np.isin(some.capacities, some.replayed)].any()
-    # What is said is what was seen at the sizes that were left out in turn: no limit on all others.
+    # Seen at sizes left out in turn. foresight learns from what it evicts: its curve has steps.
+    assert off.max() <= some.error * (1.5 if policy == "foresight" else 1)
     assert (off <= some.error).mean() >= 0.95
-    assert off.max() <= 1.5 * some.error
 
 
 def test_two_replays_say_nothing_of_what_lies_between() -> None:

@@ -210,7 +210,9 @@ def hits(policy: str, kind: str) -> int:
 def test_keys_that_count_up_are_told_apart_as_well_as_mixed_ones(policy: str) -> None:
     counted = {kind: hits(policy, kind) for kind in KEYS}
     mixed = counted["mixed"]
-    assert all(abs(found - mixed) <= 0.05 * mixed for found in counted.values()), counted
+    # foresight learns from a sample of one block in four, by their keys.
+    near = (0.05 if policy == "foresight" else 0.03) * mixed
+    assert all(abs(found - mixed) <= near for found in counted.values()), counted
 
 
 @pytest.mark.scenario("F3")
