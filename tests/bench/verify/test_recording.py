@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kvframe.bench.verify.engine import Done
 from kvframe.bench.verify.files import write_requests, write_steps, write_trace
 from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, trace_of
-from kvframe.bench.verify.recording import StepRow, record
+from kvframe.bench.verify.recording import StepRow, record, record_all
 from kvframe.bench.verify.workload import TURNS, Chat, chats, spread
 from kvframe.calibrate import Profile, Requests, Steps
 from tests.bench.verify.scripted import STEP, TOKEN, Scripted
@@ -41,6 +42,23 @@ def test_a_recording_has_arrivals_tokens_and_steps_by_the_engines_clock() -> Non
         StepRow(n_decode=1, kv_decode=12),
     ]
     assert [step.seconds for step in done.steps[:2]] == pytest.approx([first, STEP])
+
+
+def test_engines_take_a_step_in_turn_each_on_its_own_clock() -> None:
+    turns: list[str] = []
+
+    class Noted(Scripted):
+        def step(self) -> Done:
+            turns.append(self.kv.inspect.resolved.eviction.name)
+            return super().step()
+
+    workload = [chat(0, 10), chat(5, 20)]
+    both = record_all([Noted("lru"), Noted("slru", 5)], workload)
+    assert turns[:4] == ["lru", "slru", "lru", "slru"]
+    alone = [record(Scripted("lru"), workload), record(Scripted("slru", 5), workload)]
+    assert [done.busy for done in both] == [done.busy for done in alone]
+    assert [done.hit_rate for done in both] == [done.hit_rate for done in alone]
+    assert both[0].hit_rate > both[1].hit_rate
 
 
 def test_steps_count_as_what_a_profile_says() -> None:

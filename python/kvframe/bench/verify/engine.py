@@ -88,7 +88,7 @@ class Engine(Protocol):
 Make = Callable[[str, int | None], Engine]
 """Makes an engine that has served nothing, with an eviction policy and a capacity in blocks.
 
-Where the capacity is None, the engine has its own.
+Where the capacity is None, the engine has its own. Engines of several policies are there at once.
 """
 
 

@@ -11,7 +11,7 @@ from kvframe.bench.verify.compare import Row, median
 from kvframe.bench.verify.engine import Make
 from kvframe.bench.verify.files import write_requests, write_steps, write_trace
 from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, steps_of, trace_of
-from kvframe.bench.verify.recording import Recording, record
+from kvframe.bench.verify.recording import Recording, record, record_all
 from kvframe.bench.verify.workload import Chat, chats, spread
 from kvframe.calibrate import Measured, Profile, write_profile
 from kvframe.errors import ConfigError
@@ -30,14 +30,12 @@ class Runs:
     Attributes:
         load: The load.
         chats: What was served.
-        first: The first run under the first policy, from which the profile of ``paced`` is.
         recorded: Run after run.
         paced: What was found where steps took what a profile says, and the simulation with that.
     """
 
     load: float
     chats: list[Chat]
-    first: Recording | None = None
     recorded: dict[str, list[Recording]] = field(default_factory=dict)
     paced: dict[str, tuple[Felt, Felt]] = field(default_factory=dict)
 
@@ -100,36 +98,39 @@ class Verification:
             seconds: No run begins after so many.
         """
         until = time.monotonic() + seconds
-        for runs, policy in self._all("simulated step times", until):
-            self._run_paced(runs, policy)
+        for runs in self._all("simulated step times", until):
+            self._run_paced(runs)
         for number in range(1, count + 1):
-            # Every second time from the last to the first: what drifts falls on all of them alike.
-            for runs, policy in self._all(f"run {number} of {count}", until, number % 2 == 0):
-                runs.recorded.setdefault(policy, []).append(self._run(runs, policy))
+            for runs in self._all(f"run {number} of {count}", until):
+                for policy, done in self._run(runs, self.policies).items():
+                    runs.recorded.setdefault(policy, []).append(done)
             yield self.rows()
 
-    def _all(self, what: str, until: float, back: bool = False) -> Iterator[tuple[Runs, str]]:
+    def _all(self, what: str, until: float) -> Iterator[Runs]:
         for runs in self.at.values():
-            for policy in self.policies[::-1] if back else self.policies:
-                if time.monotonic() > until:
-                    return
-                self._say(f"{self.name}: {what}, load {runs.load:g}, {policy}")
-                yield runs, policy
+            if time.monotonic() > until:
+                return
+            self._say(f"{self.name}: {what}, load {runs.load:g}")
+            yield runs
 
-    def _run(self, runs: Runs, policy: str, terms: Profile | None = None) -> Recording:
-        engine = self._make(policy, self._capacity)
-        done = record(engine, runs.chats, None if terms is None else pace(terms))
-        engine.close()
-        return done
+    def _run(
+        self, runs: Runs, policies: Sequence[str], terms: Profile | None = None
+    ) -> dict[str, Recording]:
+        """What each policy did; their engines take a step in turn."""
+        engines = [self._make(policy, self._capacity) for policy in policies]
+        done = record_all(engines, runs.chats, None if terms is None else pace(terms))
+        for engine in engines:
+            engine.close()
+        return dict(zip(policies, done, strict=True))
 
-    def _run_paced(self, runs: Runs, policy: str) -> None:
-        """What an engine finds and a simulation says where steps take the same time in both."""
-        if runs.first is None:
-            runs.first = self._run(runs, self.policies[0])
-        recording = runs.first
+    def _run_paced(self, runs: Runs) -> None:
+        """What engines find and a simulation says where steps take the same time in both."""
+        own = self.policies[0]
+        recording = self._run(runs, [own])[own]
         source, terms = trace_of(recording, self.block_size), fitted([recording])
-        simulated = predicted(source, policy, self.limits, self.blocks, terms)
-        runs.paced[policy] = Felt.of(self._run(runs, policy, terms)), simulated
+        for policy, done in self._run(runs, self.policies, terms).items():
+            simulated = predicted(source, policy, self.limits, self.blocks, terms)
+            runs.paced[policy] = Felt.of(done), simulated
 
     def rows(self) -> list[Row]:
         """Predicted beside measured, of the loads at which every policy has run."""

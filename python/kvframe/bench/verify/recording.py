@@ -114,8 +114,26 @@ def record(
         workload: The chats.
         pace: Seconds that a step counts as, in place of what it takes.
     """
+    return record_all([engine], workload, pace)[0]
+
+
+def record_all(
+    engines: Sequence[Engine],
+    workload: Sequence[Chat],
+    pace: Callable[[StepRow], float] | None = None,
+) -> list[Recording]:
+    """As `record`, by several engines, each on its own clock.
+
+    They take a step in turn: where a machine is now fast and now slow, it is so for all of them.
+    """
+    done = [Recording() for _ in engines]
     with _uncollected():
-        return _record(engine, workload, pace)
+        serving = [
+            _steps(engine, workload, pace, own) for engine, own in zip(engines, done, strict=True)
+        ]
+        while serving:
+            serving = [each for each in serving if next(each, None)]
+    return done
 
 
 @contextmanager
@@ -130,10 +148,13 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _record(
-    engine: Engine, workload: Sequence[Chat], pace: Callable[[StepRow], float] | None
-) -> Recording:
-    done, now = Recording(), 0.0
+def _steps(
+    engine: Engine,
+    workload: Sequence[Chat],
+    pace: Callable[[StepRow], float] | None,
+    done: Recording,
+) -> Iterator[StepRow]:
+    now = 0.0
     coming = [(chat.arrives / 1e3, at, 0) for at, chat in enumerate(workload)]
     heapq.heapify(coming)
     answers: dict[int, list[int]] = {}
@@ -166,8 +187,8 @@ def _record(
             if request.turn < len(pauses):
                 back = now + pauses[request.turn] / 1e3
                 heapq.heappush(coming, (back, request.chat, request.turn + 1))
+        yield row
     done.log = engine.kv.log.take()
-    return done
 
 
 def _next(

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
@@ -24,6 +25,11 @@ TINY = {
     "num_key_value_heads": 2,
 }
 """A model that a CPU runs in a millisecond a step."""
+
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Without cuDNN's, which is built anew for each number of tokens (pytorch/pytorch#155958): then a
+step would take as long as the one before only where a batch of the very same size has been.
+"""
 
 
 def random_model(shape: dict[str, int], device: str, dtype: torch.dtype) -> Any:
@@ -126,7 +132,7 @@ class Stepped:
 
     def step(self) -> Done:
         self._batch = []
-        with torch.no_grad():
+        with torch.no_grad(), sdpa_kernel(ATTENTION):
             if not self._processor.prepare_next_batch():
                 return Done([], [], {})
             self._manager._generation_step()
