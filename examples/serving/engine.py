@@ -67,9 +67,8 @@ class Engine:
         needed, total = -(-length // self.kv.block_size), self.kv.counts().total
         if needed > total:
             raise NeverFitsError(f"{needed} blocks needed, but the cache has {total}")
-        session, index = turn.session, turn.index
-        request = Request(turn.prompt, session=session, turn=index, max_seq_len=length)
         order, tokens = (self.arrivals, 0), list(turn.prompt)
+        request = _request(turn, tokens)
         self.waiting.append(Sequence(turn, order, tokens, request, branches=turn.samples))
         self.arrivals += 1
 
@@ -96,40 +95,51 @@ class Engine:
             token_budget=budget,
         )
         self.ended, self.copied = [], []
-        if stepped.plan:  # copy-on-write, before anything of this step is written
-            self.runner.pages.copy(stepped.plan)
-            self.copied.append(stepped.plan.ticket)
-            self.counters.copies += len(stepped.plan.copies)
+        self._copy(stepped)
         work = self._granted(stepped, grow, chunks, comers)
         return self._advance(work, self.runner.run(work)) if work else []
 
+    def _copy(self, stepped: StepResult) -> None:
+        """Copy-on-write, before anything of this step is written."""
+        if stepped.plan:
+            self.runner.pages.copy(stepped.plan)
+            self.copied.append(stepped.plan.ticket)
+            self.counters.copies += len(stepped.plan.copies)
+
     def _comers(self) -> list[Sequence]:
         """Who may come in."""
-        counts = self.kv.counts()
-        # One block in hand for each that runs, or the next tokens would push somebody out.
-        if self.running and counts.free + counts.cached <= len(self.running):
-            return []
         return list(islice(self.waiting, max(0, self.max_running - len(self.running))))
 
     def _granted(
         self, stepped: StepResult, grow: list[Work], chunks: list[Work], comers: list[Sequence]
     ) -> list[Work]:
         """What of this got room. If something that runs got none, the youngest makes room."""
-        short = set()
-        for verb, place, why in stepped.refused:
-            if not isinstance(why, CapacityError):
-                raise why  # a policy that failed, not a want of room
-            short.add((verb, place))
-        work = [item for i, item in enumerate(grow) if ("append", i) not in short]
-        work += [item for i, item in enumerate(chunks) if ("extend", i) not in short]
-        for item in work:
-            item.seq.known = max(item.seq.known, item.end)
-        if len(work) < len(grow) + len(chunks):  # and then nobody came in
+        work, short = _sorted_out(stepped, grow, chunks)
+        preempted = bool(short)
+        while short:
             seq = self.running.pop()
-            seq.request = self.kv.preempt(seq.handle)
+            self.kv.preempt(seq.handle)
+            # What the manager would bring back lacks the token that was sampled last.
+            seq.request = _request(seq.turn, seq.tokens, resumed=True)
             self.waiting.appendleft(seq)
             self.counters.preemptions += 1
-            return [item for item in work if item.seq is not seq]
+            work = [item for item in work if item.seq is not seq]
+            grow, chunks = (
+                [item for item in short if item.seq is not seq and item.prefill == prefill]
+                for prefill in (False, True)
+            )
+            again = self.kv.step(
+                append=[item.seq.handle for item in grow],
+                tokens=[item.seq.tokens[-1] for item in grow],
+                extend=([item.seq.handle for item in chunks], [item.end for item in chunks]),
+            )
+            self._copy(again)
+            more, short = _sorted_out(again, grow, chunks)
+            work += more
+        for item in work:
+            item.seq.known = max(item.seq.known, item.end)
+        if preempted:  # and then nobody came in
+            return work
         for seq, grant in zip(comers, stepped.allocations, strict=True):
             if grant is None:  # and so are all behind it
                 break
@@ -169,3 +179,24 @@ class Engine:
             branches.append(branch)
         seq.branches = 1
         return branches
+
+
+def _request(turn: Turn, tokens: list[int], resumed: bool = False) -> Request:
+    length = len(turn.prompt) + turn.max_new
+    told = {"session": turn.session, "turn": turn.index, "max_seq_len": length}
+    return Request(tokens, **told, resumed=resumed)
+
+
+def _sorted_out(
+    stepped: StepResult, grow: list[Work], chunks: list[Work]
+) -> tuple[list[Work], list[Work]]:
+    """What got room, and what did not."""
+    short = set()
+    for verb, place, why in stepped.refused:
+        if not isinstance(why, CapacityError):
+            raise why  # a policy that failed, not a want of room
+        short.add((verb, place))
+    asked = [("append", i, item) for i, item in enumerate(grow)]
+    asked += [("extend", i, item) for i, item in enumerate(chunks)]
+    work = [item for verb, i, item in asked if (verb, i) not in short]
+    return work, [item for verb, i, item in asked if (verb, i) in short]

@@ -60,8 +60,10 @@ class Stepped:
         pieces, sampled = [], []
         for work in self._runner.last:
             number = work.seq.turn.session
-            pieces.append(Piece(number, work.start, work.end - work.start, not work.prefill))
-            if len(work.seq.tokens) > work.end:
+            count, is_answer = work.end - work.start, work.end >= len(work.seq.turn.prompt)
+            decodes = count == 1 and work.start >= len(work.seq.turn.prompt)
+            pieces.append(Piece(number, work.start, count, decodes))
+            if is_answer and len(work.seq.tokens) == work.end + 1:
                 sampled.append(number)
         return Done(pieces, sampled, {turn.session: answers[0] for turn, answers in finished})
 

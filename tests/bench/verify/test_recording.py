@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvframe.bench.verify.engine import Done
+from kvframe.bench.verify.engine import Done, find
 from kvframe.bench.verify.files import write_requests, write_steps, write_trace
 from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, trace_of
 from kvframe.bench.verify.recording import StepRow, record, record_all
@@ -84,6 +84,22 @@ def test_the_files_say_the_same(tmp_path: Path) -> None:
     write_requests(tmp_path / "r.csv", record(engine, [chat(n, 10) for n in range(12)]))
     log = Requests.read(tmp_path / "r.csv")
     assert (len(log.arrival), log.output.max()) == (24, 3)
+
+
+@pytest.mark.parametrize("policy", ["lru", "slru", "s3-fifo"])
+@pytest.mark.parametrize("capacity", [20, 24, 28])
+def test_preempted_requests_come_back_when_they_are_simulated_to(
+    policy: str, capacity: int
+) -> None:
+    make = find("example")
+    engine = make(policy, capacity)
+    workload = spread(chats(20, engine), 0.25)
+    done = record(make(policy, capacity), workload, pace(TERMS))
+    simulated = predicted(trace_of(done, 8), policy, engine, capacity, TERMS)
+    real = Felt.of(done)
+    assert done.preemptions > 0
+    assert simulated.cached.tolist() == real.cached.tolist()
+    assert simulated.ttft == pytest.approx(real.ttft)
 
 
 def test_a_simulation_finds_and_takes_what_the_engine_does() -> None:

@@ -36,8 +36,7 @@ def run(*asked: str) -> Result:
 @pytest.mark.parametrize("policy", ["lru", "slru", "s3-fifo"])
 def test_the_example_finds_to_the_token_what_is_simulated(policy: str) -> None:
     policies = [policy, *(["lru"] if policy != "lru" else [])]
-    # Room for all that runs: when a preempted request comes back is each engine's own affair.
-    told = Verification("example", find("example"), policies, [0.8], capacity=64, count=10)
+    told = Verification("example", find("example"), policies, [0.8], capacity=40, count=10)
     *_, rows = told.rounds(1)
     for row in rows:
         assert (row.requests, row.equal) == (30, 30)
