@@ -231,9 +231,10 @@ class Manager:
         """
         Evicts until so many blocks are free, or nothing is cached; returns how many went.
         """
-    def eviction_order(self, /) -> Incomplete:
+    def eviction_order(self, /, most: SupportsIndex = ...) -> Incomplete:
         """
-        Cached blocks in the policy's present order of eviction, as far as it is settled.
+        The first cached blocks in the policy's present order of eviction, as far as it is settled: so
+        many, or all.
         """
     def expire_until(self, /, now: SupportsIndex) -> tuple[list[int], list[int], list[int], int]:
         """
@@ -1432,10 +1433,12 @@ class StepProfile:
         token: SupportsFloat | SupportsIndex,
         kv_token: SupportsFloat | SupportsIndex,
         pair: SupportsFloat | SupportsIndex,
+        exchange: SupportsFloat | SupportsIndex = 0.0,
     ) -> StepProfile:
         """
         Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
-        reading one token's KV, and of the attention of one prompt token to one token.
+        reading one token's KV, of the attention of one prompt token to one token, and of what cards send one
+        another for one token.
         """
     @staticmethod
     def table(
@@ -1594,10 +1597,10 @@ class TierPages:
         """
         Pages of a share of the tier, at least one.
         """
-    def order(self, /) -> list[tuple[tuple[int, int], int]]:
+    def order(self, /, most: SupportsIndex = ...) -> list[tuple[tuple[int, int], int]]:
         """
-        Pages in the order in which they would be evicted, each with its key. A policy outside the
-        core is asked for that order.
+        The first pages in the order in which they would be evicted, each with its key: so many, or
+        all. A policy outside the core is asked for that order.
         """
     def prefix(self, /, page: SupportsIndex) -> list[tuple[int, int]]:
         """
@@ -2095,6 +2098,8 @@ def serve(
     tell_next_use: bool = False,
     preemption: str = "recompute",
     join: bool = False,
+    speculation: tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
+    | None = None,
     time_factor: SupportsFloat | SupportsIndex = 1.0,
     every_step: bool = False,
 ) -> dict:
@@ -2103,7 +2108,8 @@ def serve(
 
     `engines` has a table for each; several have a `router` before them, which sends each request to one of them
     when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
-    their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
+    their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
+    adds to a step, as a share of it. `priorities` has one for each class of the trace. Times between arrivals are divided by
     `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
     each fact of the requests; with a router, of all servers together, the server of each request, the tokens
     that the router believed to be cached there, and under `"engines"` what each server counted.

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe._core import Manager as Core
+from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.config.rules import reusable_unit
+from kvframe.errors import UsageError
 from kvframe.prompts import Prompts
 from kvframe.request import Request
 from kvframe.results import Origin, PageRange, Span, Ticket, VisibleRange
@@ -60,10 +62,22 @@ class Inspect:
         """
         return self._core.dump(form)
 
-    def eviction_order(self) -> npt.NDArray[np.int32]:
-        """Cached blocks (int32), the next to be evicted first, as far as the policy has decided."""
-        order: npt.NDArray[np.int32] = self._core.eviction_order()
-        return order
+    def eviction_order(self, most: int | None = None) -> npt.NDArray[np.int32]:
+        """Cached blocks (int32), the next to be evicted first, as far as the policy has decided.
+
+        Args:
+            most: So many, or all if None. It takes as long as these are, not as the pool.
+
+        Raises:
+            UsageError: ``most`` is no whole number of 0 or more.
+        """
+        if most is None:
+            every: npt.NDArray[np.int32] = self._core.eviction_order()
+            return every
+        if not is_int(most) or not 0 <= most < 1 << 32:
+            raise UsageError(f"most = {shown(most)}: must be a whole number, 0 or more")
+        first: npt.NDArray[np.int32] = self._core.eviction_order(most)
+        return first
 
     def options(self) -> dict[str, Any]:
         """The options as they reached the core, and ``padding``: unused bytes of a page, by group.

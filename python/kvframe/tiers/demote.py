@@ -88,9 +88,10 @@ class Demotion:
                 free, short = free + len(gone), short - len(gone)
             if not short:
                 continue
-            doomed = [page for _, page in level.index.order()[:short]]
             if place < len(levels.below):
-                doomed = self._clean(place, doomed[:MOST_CLEANED])
+                doomed = self._clean(place, level.index.first(min(short, MOST_CLEANED)))
+            else:
+                doomed = level.index.first(short)
             levels.evicted(level, level.index.evict_until(free + len(doomed)))
 
     def refuse_loss(self, rows: int) -> None:
@@ -107,7 +108,7 @@ class Demotion:
         short = rows - host.index.counts()[0]
         if short <= 0:
             return
-        lost = self._lost(0, [page for _, page in host.index.order()[:short]])
+        lost = self._lost(0, host.index.first(short))
         if lost:
             raise BusyError(
                 f"{len(lost)} pages would be evicted that {below[0].name} lacks: "
@@ -227,7 +228,7 @@ class Demotion:
             lost = level.index.unbacked(doomed)
         if level.config.when_full == "drop" and level.index.counts()[0] == 0:
             # A page on its way down cannot be evicted, and another would be evicted instead.
-            front = [page for _, page in level.index.order()[:1]]
+            front = level.index.first(1)
             if front == doomed[:1]:
                 return front
         kept = set(lost)

@@ -83,7 +83,7 @@ class Offload:
         kv, levels, host = self._kv, self._levels, self._levels.host
         counts = kv.counts()
         short = min(max(free - counts.free, 0), counts.cached)
-        doomed = kv.inspect.eviction_order()[:short].tolist() if short else []
+        doomed = kv.inspect.eviction_order(short).tolist() if short else []
         clean = moved = 0
         seen: set[int] = set()  # those before a block that was backed up have gone with it
         for block in doomed:

@@ -162,9 +162,9 @@ class TierIndex:
         """Record which pages the tier below has too."""
         self._core.set_backed(keys, backed)
 
-    def order(self) -> Gone:
-        """Pages in the order of eviction, as far as it is settled."""
-        return self._core.order()
+    def first(self, most: int) -> list[int]:
+        """The pages that are evicted next, so many of them, as far as that is settled."""
+        return [page for _, page in self._core.order(most)]
 
     def unbacked(self, pages: Sequence[int]) -> list[int]:
         """Of these pages, those that the tier below lacks."""

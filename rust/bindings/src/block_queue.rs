@@ -171,7 +171,7 @@ impl BlockQueue {
 
     /// Blocks without an owner, in the order in which they would be taken now.
     fn order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let cached = self.core.order(py, Core::tier)?;
+        let cached = self.core.order(py, Core::tier, u32::MAX)?;
         let order = self.core.locked(py, |core| core.around(cached))?;
         self.list(py, &order)
     }
@@ -193,7 +193,7 @@ impl BlockQueue {
 
     /// Takes over what another queue of as many blocks holds; this one is new.
     fn adopt(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        let cached = other.core.order(py, Core::tier)?;
+        let cached = other.core.order(py, Core::tier, u32::MAX)?;
         let contents = other.core.locked(py, |core| core.contents(&cached))?;
         self.core.with(py, |core| core.adopt(&contents))?;
         if let Some(handles) = other.handles.get() {

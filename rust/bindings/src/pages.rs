@@ -236,10 +236,11 @@ impl TierPages {
         self.core.with(py, |core| core.free(&pages))
     }
 
-    /// Pages in the order in which they would be evicted, each with its key. A policy outside the
-    /// core is asked for that order.
-    fn order(&self, py: Python<'_>) -> PyResult<EvictedTuple> {
-        let order = self.core.order(py, Core::tier)?;
+    /// The first pages in the order in which they would be evicted, each with its key: so many, or
+    /// all. A policy outside the core is asked for that order.
+    #[pyo3(signature = (most=u32::MAX))]
+    fn order(&self, py: Python<'_>, most: u32) -> PyResult<EvictedTuple> {
+        let order = self.core.order(py, Core::tier, most)?;
         self.core.locked(py, |core| {
             order.into_iter().map(|page| (words(core.tier().pool().key(page)), page)).collect()
         })

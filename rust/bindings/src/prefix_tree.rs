@@ -225,7 +225,7 @@ impl PrefixTree {
 
     /// Numbers of the nodes that may be evicted, in that order.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        self.core.order(py, Core::tier)
+        self.core.order(py, Core::tier, u32::MAX)
     }
 
     /// The root.

@@ -141,7 +141,7 @@ impl TierPolicy {
     /// Blocks without an owner, in the order in which they would be evicted now. A policy outside
     /// the core is asked for that order.
     fn order(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        self.core.order(py, |tier| tier)
+        self.core.order(py, |tier| tier, u32::MAX)
     }
 
     /// (free, cached, referenced) blocks.

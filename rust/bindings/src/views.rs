@@ -102,9 +102,15 @@ impl Manager {
         events_dict(py, &events)
     }
 
-    /// Cached blocks in the policy's present order of eviction, as far as it is settled.
-    fn eviction_order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i32>>> {
-        let order = self.locked(py, |core| core.eviction_order())?;
+    /// The first cached blocks in the policy's present order of eviction, as far as it is settled: so
+    /// many, or all.
+    #[pyo3(signature = (most=u32::MAX))]
+    fn eviction_order<'py>(
+        &self,
+        py: Python<'py>,
+        most: u32,
+    ) -> PyResult<Bound<'py, PyArray1<i32>>> {
+        let order = self.locked(py, |core| core.eviction_order(most))?;
         Ok(PyArray1::from_iter(py, order.iter().map(|&b| entry(b, -1))))
     }
 }

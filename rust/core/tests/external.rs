@@ -99,7 +99,7 @@ fn a_parent_older_than_its_child_is_offered() {
     m.release(b).unwrap();
     // b's second block went as superfluous, and a's took its place in the order; both first blocks
     // stay, for each has a child of its own.
-    let order = m.eviction_order();
+    let order = m.eviction_order(u32::MAX);
     let out = offer(&mut m, 1, 0);
     let used = |block| out.facts.last_use[order.iter().position(|&b| b == block).unwrap()];
     assert_eq!(order, out.blocks);

@@ -69,7 +69,7 @@ impl Ordering {
         let (spare, aside) = (&self.spare, &self.aside);
         self.buckets.get_or_insert_with(|| {
             let mut buckets = PriorityBuckets::default();
-            for block in spare.order(aside, view) {
+            for block in spare.order(aside, view, usize::MAX) {
                 buckets.release(&[block], view.pool);
             }
             buckets
@@ -276,8 +276,8 @@ impl Eviction for Ordering {
         self.policy.size(blocks, block_size)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.spare.order(&self.aside, view)
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
+        self.spare.order(&self.aside, view, most)
     }
 
     fn validate(&self, _: &Pool) -> Result<(), String> {

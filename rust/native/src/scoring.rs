@@ -149,8 +149,8 @@ impl Eviction for Scoring {
         self.policy.size(blocks, block_size)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.state.order(view)
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
+        self.state.order(view, most)
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

@@ -58,12 +58,14 @@ impl Spare {
         self.order.get_or_insert_with(|| list(&cached, view)).victim(view)
     }
 
-    /// Every cached block, the next to be evicted first.
-    pub fn order(&self, aside: &[BlockId], view: View<'_>) -> Vec<BlockId> {
-        match &self.order {
-            Some(order) => order.order(view),
-            None => self.cached(aside, view),
+    /// The first `most` cached blocks, the next to be evicted first.
+    pub fn order(&self, aside: &[BlockId], view: View<'_>, most: usize) -> Vec<BlockId> {
+        if let Some(order) = &self.order {
+            return order.order(view, most);
         }
+        let mut cached = self.cached(aside, view);
+        cached.truncate(most);
+        cached
     }
 
     /// The cached blocks in order while there is no list; empty once there is one. Blocks set `aside` count as

@@ -237,18 +237,24 @@ impl<C: Consult + Send> PolicyHost<C> {
         Ok(())
     }
 
-    /// A tier's blocks without an owner in the order in which they would be evicted now; a policy outside
-    /// the core is asked for it, and where it fails the built-in order decides.
-    pub fn order(&self, py: Python<'_>, tier: fn(&mut C) -> &mut TierPolicy) -> PyResult<Vec<u32>> {
+    /// A tier's first `most` blocks without an owner in the order in which they would be evicted now; a policy
+    /// outside the core is asked for it, and where it fails the built-in order decides.
+    pub fn order(
+        &self,
+        py: Python<'_>,
+        tier: fn(&mut C) -> &mut TierPolicy,
+        most: u32,
+    ) -> PyResult<Vec<u32>> {
         let Outside::Python(policy) = &self.outside else {
-            return self.locked(py, |core| tier(core).ranking())?.map_err(|e| self.error(py, &e));
+            let told = self.locked(py, |core| tier(core).ranking(most))?;
+            return told.map_err(|e| self.error(py, &e));
         };
-        let n = self.locked(py, |core| tier(core).pool().cached())? as usize;
-        let (decision, choice) = self.ask(py, policy, n)?;
+        let n = self.locked(py, |core| tier(core).pool().cached())?.min(most);
+        let (decision, choice) = self.ask(py, policy, n as usize)?;
         policy.done_with(decision);
         match choice {
             Some(choice) => Ok(choice.blocks),
-            None => self.locked(py, |core| tier(core).order()),
+            None => self.locked(py, |core| tier(core).order(n)),
         }
     }
 }

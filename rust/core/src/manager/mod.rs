@@ -142,9 +142,9 @@ impl Manager {
         self.store.policy()
     }
 
-    /// Every cached block that the policy has in its order, the next to be evicted first.
-    pub fn eviction_order(&self) -> Vec<BlockId> {
-        self.store.policy().order(self.store.view())
+    /// The first `most` cached blocks that the policy has in its order, the next to be evicted first.
+    pub fn eviction_order(&self, most: u32) -> Vec<BlockId> {
+        self.store.policy().order(self.store.view(), most as usize)
     }
 
     /// The counters.

@@ -158,9 +158,9 @@ pub trait Eviction: Consulted + Send {
         None
     }
 
-    /// Every cached block in the present order of eviction, as far as it is settled: for tests, and for
-    /// callers who look.
-    fn order(&self, view: View<'_>) -> Vec<BlockId>;
+    /// The first `most` cached blocks in the present order of eviction, as far as it is settled: for callers who
+    /// copy what is about to be evicted, for tests, and for those who look.
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId>;
 
     /// Whether a block with this next use should stay out rather than replace `victim`. The caller: asks for
     /// requests alone that may be allocated in part.

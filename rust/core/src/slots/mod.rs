@@ -128,7 +128,7 @@ impl Slots {
 
     /// The cached slots, the next to be given up first, as far as the policy has settled it.
     pub fn eviction_order(&self) -> Vec<u32> {
-        self.policy.order().into_iter().map(|block| self.slot_of[block as usize]).collect()
+        self.policy.order(u32::MAX).into_iter().map(|block| self.slot_of[block as usize]).collect()
     }
 
     /// How many leading tokens of a prompt some slot holds, its last apart. Changes nothing.

@@ -86,7 +86,7 @@ impl TierPages {
     fn shed(&mut self, n: u32) -> Result<EvictedPages> {
         let mut victims = Vec::new();
         if self.limits.backed_first {
-            victims = self.take_backed(&self.tier.order(), n);
+            victims = self.take_backed(&self.tier.order(u32::MAX), n);
         }
         let rest = n - victims.len() as u32;
         victims.extend(self.tier.victims(rest, &[])?.unwrap_or_default());

@@ -129,10 +129,10 @@ impl TierPolicy {
         }
     }
 
-    /// The blocks that may be evicted, in the present order of eviction as far as it is settled. A policy outside
-    /// the core is not asked: its order here is least recently used.
-    pub fn order(&self) -> Vec<BlockId> {
-        self.policy.order(View { pool: &self.pool, now: self.now })
+    /// The first `most` blocks that may be evicted, in the present order of eviction as far as it is settled. A
+    /// policy outside the core is not asked: its order here is least recently used.
+    pub fn order(&self, most: u32) -> Vec<BlockId> {
+        self.policy.order(View { pool: &self.pool, now: self.now }, most as usize)
     }
 
     /// The order of [`Self::order`], but a compiled policy is asked for it. A policy that only names victims
@@ -140,19 +140,19 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::NeedVictims`], for a policy that decides nothing more.
-    pub fn ranking(&mut self) -> Result<Vec<BlockId>> {
+    pub fn ranking(&mut self, most: u32) -> Result<Vec<BlockId>> {
         self.take_back_named();
-        let n = self.pool.cached();
+        let n = self.pool.cached().min(most);
         if n > 0 && self.policy.external().is_some() {
             if !self.decide(n) {
                 return Err(Error::NeedVictims { n });
             }
             let chosen = self.policy.external().map(|outside| outside.chosen()).unwrap_or_default();
             self.settle();
-            return Ok(if chosen.len() == n as usize { chosen } else { self.order() });
+            return Ok(if chosen.len() == n as usize { chosen } else { self.order(n) });
         }
         if self.policy.shows_order() {
-            return Ok(self.order());
+            return Ok(self.order(n));
         }
         let mut named = Vec::with_capacity(n as usize);
         while named.len() < n as usize

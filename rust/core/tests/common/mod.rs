@@ -126,7 +126,7 @@ pub fn picture(m: &Manager, seqs: &[SeqId]) -> Picture {
         blocks: (0..p.created()).map(column).collect(),
         free: p.free_list().to_vec(),
         counts: (p.free(), p.cached(), p.referenced()),
-        order: m.eviction_order(),
+        order: m.eviction_order(u32::MAX),
         stats: Stats { refused: 0, ..m.stats() },
         live: m.num_running(),
         sequences: seqs.iter().map(held).collect(),

@@ -356,6 +356,8 @@ impl Run {
         let last = m.preemption_order(&seqs, PreemptionOrder::LastAdmitted).expect("live");
         assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").allocated));
         assert_eq!(last.len(), order.len());
+        let cached = m.eviction_order(u32::MAX);
+        assert_eq!(m.eviction_order(3), cached[..cached.len().min(3)]);
     }
 
     /// Asleep, it lets nobody in; awake again, it does.

@@ -140,7 +140,7 @@ fn rule_11_a_gap_in_a_window_shortens_the_hit() {
     let mut m = grouped(32, &[FULL, window(5)]);
     let seq = allocate(&mut m, &prompt(&[1, 2, 3, 4])).unwrap().seq;
     m.commit(seq, 16).unwrap();
-    let cached = m.eviction_order();
+    let cached = m.eviction_order(u32::MAX);
     assert_eq!(cached.len(), 3, "three blocks left the window, the latest first in line");
     let last = m.sequence(seq).unwrap().tables[1][3];
     m.release(seq).unwrap();

@@ -9,7 +9,7 @@ use super::request::Known;
 use crate::cache::Stopped;
 
 /// How many pages next to be evicted a poll offers to the tier below.
-const MOST_CLEANED: usize = 256;
+const MOST_CLEANED: u32 = 256;
 
 impl Tiers {
     /// Makes room in each tier that is fuller than its high mark, down to its low mark.
@@ -33,10 +33,9 @@ impl Tiers {
             if short == 0 {
                 continue;
             }
-            let mut doomed = self.levels[place].order(host)?;
-            doomed.truncate(short as usize);
+            let most = if has_below { short.min(MOST_CLEANED) } else { short };
+            let mut doomed = self.levels[place].order(host, most)?;
             if has_below {
-                doomed.truncate(MOST_CLEANED);
                 doomed = self.clean(host, place, doomed)?;
             }
             let until = free + doomed.len() as u32;
@@ -50,12 +49,11 @@ impl Tiers {
     /// would evict starts on its way down.
     pub(super) fn is_refused(&mut self, host: &mut dyn Host, rows: u32) -> Result<bool, Stopped> {
         let level = &mut self.levels[0];
-        let short = rows.saturating_sub(level.pages.counts().0) as usize;
+        let short = rows.saturating_sub(level.pages.counts().0);
         if !level.options.refuses || short == 0 || self.levels.len() == 1 {
             return Ok(false);
         }
-        let mut doomed = self.levels[0].order(host)?;
-        doomed.truncate(short);
+        let doomed = self.levels[0].order(host, short)?;
         Ok(!self.lost(host, 0, &doomed)?.is_empty())
     }
 
@@ -71,7 +69,7 @@ impl Tiers {
         let level = &mut self.levels[place];
         if !level.options.refuses && level.pages.counts().0 == 0 {
             // A page on its way down cannot be evicted, and another would be evicted instead.
-            let front = level.order(host)?.first().copied();
+            let front = level.order(host, 1)?.first().copied();
             if front.is_some() && front == doomed.first().copied() {
                 doomed.truncate(1);
                 return Ok(doomed);

@@ -79,11 +79,11 @@ impl Tiers {
     ) -> Result<(), Stopped> {
         let pool = cache.manager.pool();
         let (pool_free, cached) = (pool.free(), pool.cached());
-        let short = free.saturating_sub(pool_free).min(cached) as usize;
+        let short = free.saturating_sub(pool_free).min(cached);
         if short == 0 {
             return Ok(());
         }
-        let doomed: Vec<u32> = cache.manager.eviction_order().into_iter().take(short).collect();
+        let doomed: Vec<u32> = cache.manager.eviction_order(short);
         let (mut clean, mut seen) = (0, HashSet::new());
         for block in doomed {
             let chain =

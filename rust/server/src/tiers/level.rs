@@ -87,9 +87,9 @@ impl Level {
         self.with_victims(host, |pages| pages.store_some(keys, 1, known.info()))
     }
 
-    /// The pages that may be evicted, the next one first.
-    pub fn order(&mut self, host: &mut dyn Host) -> Result<Vec<u32>, Stopped> {
-        self.with_victims(host, |pages| pages.tier().ranking())
+    /// The first `most` pages that may be evicted, the next one first.
+    pub fn order(&mut self, host: &mut dyn Host, most: u32) -> Result<Vec<u32>, Stopped> {
+        self.with_victims(host, |pages| pages.tier().ranking(most))
     }
 
     /// Pages at its high mark or its low one: the last tier keeps all that fits.

@@ -267,10 +267,12 @@ impl<P: Classes> Eviction for ClassHeads<P> {
         self.policy.needs_future()
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let mut rest = self.clone();
-        let mut order = Vec::with_capacity(self.leaves);
-        while let Some(block) = rest.victim(view) {
+        let mut order = Vec::with_capacity(most.min(self.leaves));
+        while order.len() < most
+            && let Some(block) = rest.victim(view)
+        {
             rest.remove(block, RemovalCause::Evicted, view);
             order.push(block);
         }

@@ -1,5 +1,8 @@
 //! A heap of blocks by rank in which any block can be found again.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::pool::{BlockId, NIL, Pool};
 
 /// A block and its rank; the lower is evicted first, of equals the lower id. A lower retention priority goes
@@ -85,6 +88,26 @@ impl Heap {
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The first `most` entries, in order; it takes as long as that is, and not as the heap.
+    pub fn first_few(&self, most: usize) -> Vec<Entry> {
+        if most >= self.entries.len() {
+            let mut all = self.entries.clone();
+            all.sort_unstable();
+            return all;
+        }
+        let mut next: BinaryHeap<_> =
+            self.first().map(|first| Reverse((first, 0))).into_iter().collect();
+        let mut few = Vec::with_capacity(most);
+        while few.len() < most
+            && let Some(Reverse((entry, at))) = next.pop()
+        {
+            few.push(entry);
+            let below = (at * ARITY + 1..self.entries.len()).take(ARITY);
+            next.extend(below.map(|below| Reverse((self.entries[below], below))));
+        }
+        few
     }
 
     pub fn entries(&self) -> &[Entry] {

@@ -163,10 +163,8 @@ impl<R: Rank> Eviction for RankOrder<R> {
         self.policy.refuses(next_use, victim)
     }
 
-    fn order(&self, _: View<'_>) -> Vec<BlockId> {
-        let mut entries = self.heap.entries().to_vec();
-        entries.sort_unstable();
-        entries.into_iter().map(Entry::block).collect()
+    fn order(&self, _: View<'_>, most: usize) -> Vec<BlockId> {
+        self.heap.first_few(most).into_iter().map(Entry::block).collect()
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

@@ -168,13 +168,14 @@ impl Eviction for Lecar {
         true
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let mut rest = self.clone();
         std::iter::from_fn(|| {
             let block = rest.victim(view)?;
             rest.acquire(&[block], view);
             Some(block)
         })
+        .take(most)
         .collect()
     }
 

@@ -68,16 +68,19 @@ impl Lru {
         self.iter().find(|&b| pool.is_evictable(b))
     }
 
-    /// The list, each block after all that follow it: one that had to be passed goes as soon as they
-    /// are gone.
-    fn leaves_first(&self, pool: &Pool) -> Vec<BlockId> {
-        if self.iter().all(|block| pool.children(block) == 0) {
-            return self.iter().collect();
+    /// The first `most` of the list, each block after all that follow it: one that had to be passed goes as soon
+    /// as they are gone.
+    fn leaves_first(&self, pool: &Pool, most: usize) -> Vec<BlockId> {
+        if self.iter().take(most).all(|block| pool.children(block) == 0) {
+            return self.iter().take(most).collect();
         }
-        let mut order = Vec::with_capacity(self.len as usize);
+        let mut order = Vec::with_capacity(most.min(self.len as usize));
         let mut passed = HashSet::new();
         let mut gone: HashMap<BlockId, u32> = HashMap::new();
         for block in self.iter() {
+            if order.len() >= most {
+                break;
+            }
             passed.insert(block);
             let mut next = block;
             while passed.contains(&next)
@@ -88,6 +91,7 @@ impl Lru {
                 *gone.entry(next).or_default() += 1;
             }
         }
+        order.truncate(most);
         order
     }
 
@@ -223,10 +227,10 @@ impl Eviction for Lru {
         self.first(view.pool)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         match &self.buckets {
-            None => self.leaves_first(view.pool),
-            Some(buckets) => buckets.descent(view.pool).collect(),
+            None => self.leaves_first(view.pool, most),
+            Some(buckets) => buckets.descent(view.pool).take(most).collect(),
         }
     }
 

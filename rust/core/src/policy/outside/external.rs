@@ -412,8 +412,8 @@ impl Eviction for External {
         self.order.next(view)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
-        self.order.order(view)
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
+        self.order.order(view, most)
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

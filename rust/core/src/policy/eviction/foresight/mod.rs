@@ -393,13 +393,14 @@ impl Eviction for Foresight {
         self.lists.any(view.pool)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let mut rest = self.clone();
         std::iter::from_fn(|| {
             let block = rest.victim(view)?;
             rest.remove(block, RemovalCause::Evicted, view);
             Some(block)
         })
+        .take(most)
         .collect()
     }
 
