@@ -107,7 +107,7 @@ def _pivot(
     for plan, cell in rows.items():
         by_policy[plan.label][plan.capacity].append(cell)
     columns: list[int | None] = list(capacities) or [None]
-    table = Table(title, ["policy", *("any" if size is None else str(size) for size in columns)])
+    table = Table(title, ["policy", *("any" if size is None else f"{size:,}" for size in columns)])
     for label, cells in by_policy.items():
         found = [cells.get(size, cells.get(None)) for size in columns]
         table.rows.append([label, *("-" if not some else text(some) for some in found)])
@@ -133,7 +133,7 @@ def _against_lru(verdict: Verdict) -> Table:
             continue
         mean = [_points(r) for r in rows if r.capacity_blocks is None]
         ends = [sized[-1], sized[0]] if several else [sized[0]]
-        cells = [text for row in ends for text in (_points(row), f"{row.capacity_blocks}")]
+        cells = [text for row in ends for text in (_points(row), f"{row.capacity_blocks:,}")]
         table.rows.append([label, *mean, *cells])
     return table
 
@@ -153,12 +153,12 @@ def _misses(rows: Rows, capacities: list[int | None]) -> Table:
             continue
         parts = [cell.hit_tokens, *cell.misses.values()]
         shares = [f"{100 * part / max(cell.input_tokens, 1):.1f}" for part in parts]
-        table.rows.append([f"{plan.label}, {plan.capacity}", *shares])
+        table.rows.append([f"{plan.label}, {plan.capacity:,}", *shares])
     return table
 
 
 def _details(rows: Rows, capacity: int | None) -> Table:
-    size = "any capacity" if capacity is None else f"{capacity} blocks"
+    size = "any capacity" if capacity is None else f"{capacity:,} blocks"
     each = "session" if any((plan.source.facts.session >= 0).any() for plan in rows) else "request"
     table = Table(
         f"At {size}: the three hit rates apart, and what they cost",

@@ -94,8 +94,26 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @asked(
     "--model-shape",
     "layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
-    "The model; heads=N and weight_bytes=N as well.  [default: KV as [model] of --config has it; "
-    f"otherwise {DEFAULT}]",
+    "The model; heads=N, weight_bytes=N and more as well.  [default: KV as [model] of --config has "
+    f"it; otherwise {DEFAULT}]",
+)
+@asked(
+    "--parallel",
+    "tp=N,dp=N,ep=N,link=RATE,latency=TIME",
+    "Several cards serve as one replica: tensor-, data- and expert-parallel ranks, and what they "
+    "exchange over.",
+)
+@asked(
+    "--speculate",
+    "tokens=N,accept=SHARE,cost=SHARE",
+    "So many tokens of an answer are drafted in a step; each is right with this probability, and "
+    "drafting it takes this share of the step.",
+)
+@asked(
+    "--disaggregate",
+    "prefill=N,link=RATE,latency=TIME",
+    "N servers more compute prompts alone; the replicas get the prompts' KV over a link each and "
+    "compute the answers.",
 )
 @asked("--max-num-seqs", "N", "Sequences that run at once, at most.", type=NUMBER)
 @asked("--max-num-batched-tokens", "TOKENS", "Tokens that a step computes, at most.", type=NUMBER)

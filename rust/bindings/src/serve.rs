@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
-    EngineParts, FeedOptions, FleetOptions, FleetReport, Preemption, QueueOrder, Routing,
-    ServerOptions, ServerReport, Stopped, Tiers, simulate_fleet, simulate_with,
+    EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, Preemption, QueueOrder,
+    Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers, simulate_fleet,
+    simulate_with,
 };
 use kvframe_trace::Mode;
 use kvframe_trace::replay::{FixedRates, Host, PreparedTrace};
@@ -82,6 +83,10 @@ pub(crate) struct RouterTable {
     seed: u64,
     #[pyo3(default)]
     counts_copies: bool,
+    /// How many of the servers, the first ones, compute prompts alone; bytes a second, seconds and bytes a token
+    /// of the links over which the others get them.
+    #[pyo3(default)]
+    prefill: Option<(usize, f64, f64, f64)>,
 }
 
 impl RouterTable {
@@ -102,7 +107,17 @@ impl RouterTable {
         ];
         let routing = named(py, "routing", &self.routing, &known)?;
         let feed = FeedOptions { delay: self.delay, loss: self.loss, seed: self.seed };
-        Ok(FleetOptions { routing, feed, counts_copies: self.counts_copies })
+        let prefill = self.prefill.map(|(engines, rate, latency, token_bytes)| {
+            (engines, HandoverOptions { rate, latency, token_bytes })
+        });
+        if let Some((engines, how)) = prefill {
+            let good = engines > 0 && how.rate > 0.0 && how.latency >= 0.0 && how.token_bytes > 0.0;
+            if !good {
+                let told = format!("prefill = ({engines}, {how:?})");
+                return Err(usage(py, format!("{told}: must be above 0, and latency 0 or more")));
+            }
+        }
+        Ok(FleetOptions { routing, feed, counts_copies: self.counts_copies, prefill })
     }
 }
 
@@ -118,12 +133,13 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 ///
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
-/// their managers. `priorities` has one for each class of the trace. Times between arrivals are divided by
+/// their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
+/// adds to a step, as a share of it. `priorities` has one for each class of the trace. Times between arrivals are divided by
 /// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -143,6 +159,7 @@ pub fn serve<'py>(
     tell_next_use: bool,
     preemption: &str,
     join: bool,
+    speculation: Option<(u32, f64, f64)>,
     time_factor: f64,
     every_step: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -169,6 +186,11 @@ pub fn serve<'py>(
         tell_next_use,
         preemption: named(py, "preemption", preemption, &preemptions)?,
         join,
+        speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
+            drafts,
+            accepted,
+            cost,
+        }),
         time_factor,
         every_step,
     };
@@ -179,6 +201,12 @@ pub fn serve<'py>(
         return Err(usage(py, format!("{count} engines: {limit}")));
     }
     let fleet = router.map(|router| router.checked(py)).transpose()?;
+    if let Some((prefill, _)) = fleet.and_then(|how| how.prefill)
+        && prefill >= count
+    {
+        let told = format!("prefill = {prefill} of {count} engines");
+        return Err(usage(py, format!("{told}: must leave one that decodes")));
+    }
     let source = profile.source.clone();
     if fleet.is_some() && matches!(source, Source::Fixed(_)) {
         return Err(usage(py, "profile: at fixed rates there are no steps, and no router".into()));
@@ -250,6 +278,13 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     for (name, value) in counts {
         if value == 0 {
             return Err(usage(py, format!("{name} = 0: must be at least 1")));
+        }
+    }
+    if let Some(Speculation { drafts, accepted, cost }) = server.speculation {
+        let good = drafts > 0 && (0.0..=1.0).contains(&accepted) && cost >= 0.0 && cost.is_finite();
+        if !good {
+            let told = format!("speculation = ({drafts}, {accepted}, {cost})");
+            return Err(usage(py, format!("{told}: must be 1 or more, 0 to 1, and 0 or more")));
         }
     }
     for (name, value) in [("load", server.load), ("time_factor", server.time_factor)] {

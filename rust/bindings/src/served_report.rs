@@ -9,7 +9,8 @@ use crate::served_tiers;
 
 /// What several engines counted: all of them together, and each.
 pub(crate) fn fleet_dict(py: Python<'_>, report: FleetReport) -> PyResult<Bound<'_, PyDict>> {
-    let FleetReport { requests, engine_of, promised_tokens, engines, messages } = report;
+    let FleetReport { requests, engine_of, decoded_by, promised_tokens, engines, messages } =
+        report;
     let own = PyList::empty(py);
     for engine in &engines {
         let dict = PyDict::new(py);
@@ -26,6 +27,7 @@ pub(crate) fn fleet_dict(py: Python<'_>, report: FleetReport) -> PyResult<Bound<
     let dict = report_dict(py, &all)?;
     dict.set_item("engines", own)?;
     dict.set_item("engine_of", PyArray1::from_vec(py, engine_of))?;
+    dict.set_item("decoded_by", PyArray1::from_vec(py, decoded_by))?;
     dict.set_item("promised_tokens", PyArray1::from_vec(py, promised_tokens))?;
     dict.set_item("messages", messages.0)?;
     dict.set_item("messages_lost", messages.1)?;
@@ -39,6 +41,8 @@ fn together(mut all: ServerReport, one: ServerReport) -> ServerReport {
     all.busy_seconds += one.busy_seconds;
     all.prefill_tokens += one.prefill_tokens;
     all.decode_tokens += one.decode_tokens;
+    all.wrong_drafts += one.wrong_drafts;
+    all.handed_tokens += one.handed_tokens;
     all.found_on_return += one.found_on_return;
     all.block_seconds += one.block_seconds;
     all.peak_waiting = all.peak_waiting.max(one.peak_waiting);
@@ -62,6 +66,8 @@ pub(crate) fn report_dict<'py>(
     dict.set_item("busy_seconds", report.busy_seconds)?;
     dict.set_item("prefill_tokens", report.prefill_tokens)?;
     dict.set_item("decode_tokens", report.decode_tokens)?;
+    dict.set_item("wrong_drafts", report.wrong_drafts)?;
+    dict.set_item("handed_tokens", report.handed_tokens)?;
     dict.set_item("found_on_return", report.found_on_return)?;
     dict.set_item("block_seconds", report.block_seconds)?;
     dict.set_item("peak_waiting", report.peak_waiting)?;

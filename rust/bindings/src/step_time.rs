@@ -37,8 +37,10 @@ impl StepProfile {
     }
 
     /// Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
-    /// reading one token's KV, and of the attention of one prompt token to one token.
+    /// reading one token's KV, of the attention of one prompt token to one token, and of what cards send one
+    /// another for one token.
     #[staticmethod]
+    #[pyo3(signature = (host, weights, token, kv_token, pair, exchange=0.0))]
     fn roofline(
         py: Python<'_>,
         host: f64,
@@ -46,8 +48,9 @@ impl StepProfile {
         token: f64,
         kv_token: f64,
         pair: f64,
+        exchange: f64,
     ) -> PyResult<Self> {
-        let terms = [host, weights, token, kv_token, pair];
+        let terms = [host, weights, token, kv_token, pair, exchange];
         if terms.iter().any(|term| !term.is_finite() || *term < 0.0) || host + weights <= 0.0 {
             return Err(usage(
                 py,
@@ -56,7 +59,7 @@ impl StepProfile {
                 ),
             ));
         }
-        let roofline = Roofline { host, weights, token, kv_token, pair };
+        let roofline = Roofline { host, weights, token, kv_token, pair, exchange };
         Ok(Self { source: Source::Steps(Arc::new(roofline)) })
     }
 

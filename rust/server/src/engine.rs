@@ -6,6 +6,7 @@ use kvframe_trace::replay::Host;
 use crate::arrivals::Arrival;
 use crate::cache::Stopped;
 use crate::gaps;
+use crate::handover::Handover;
 use crate::options::ServerOptions;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
@@ -69,9 +70,23 @@ impl<'a> Engine<'a> {
         queue.len() + loading.len() + running.len() > 0
     }
 
+    /// A request has arrived whose prompt another server has computed. Its record, if it is rejected.
+    pub fn arrive_computed(
+        &mut self,
+        request: usize,
+        record: RequestRecord,
+    ) -> Option<RequestRecord> {
+        self.is_met = true;
+        if self.scheduler.arrive_computed(request, record) {
+            return None;
+        }
+        self.scheduler.records.take(request)
+    }
+
     /// When a transfer ends, or infinity.
     pub fn next_transfer(&self) -> f64 {
-        self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end)
+        let below = self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end);
+        below.min(self.scheduler.handover.as_ref().map_or(f64::INFINITY, Handover::next_end))
     }
 
     /// Begins a step at `now`, or all following steps that would be decided the same way as long as no request
@@ -127,6 +142,7 @@ impl<'a> Engine<'a> {
         }
         self.report.found_on_return = self.scheduler.found_on_return;
         self.report.evictions = self.scheduler.cache.manager.stats().evictions;
+        self.report.handed_tokens = self.scheduler.handover.map_or(0, |handover| handover.tokens);
         self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
         self.done.extend(self.scheduler.records.drain());
         Ok((self.report, self.done))
@@ -147,7 +163,7 @@ impl<'a> Engine<'a> {
         loop {
             let start = self.now;
             self.now = self.scheduler.wait_for_copies(start);
-            let seconds = self.times.seconds(&batch) * self.options.time_factor;
+            let seconds = self.seconds(&batch);
             self.now += seconds;
             self.report.busy_seconds += seconds;
             self.report.block_seconds += owned * seconds;
@@ -166,10 +182,20 @@ impl<'a> Engine<'a> {
         steps
     }
 
+    fn seconds(&self, batch: &Batch) -> f64 {
+        let seconds = self.times.seconds(batch) * self.options.time_factor;
+        match self.options.speculation {
+            Some(how) if batch.drafts > 0 => seconds * (1.0 + how.cost * f64::from(how.drafts)),
+            _ => seconds,
+        }
+    }
+
     fn count(&mut self, batch: &Batch, steps: u32) {
         self.report.steps += u64::from(steps);
         self.report.prefill_tokens += u64::from(batch.prefill_tokens);
-        self.report.decode_tokens += u64::from(batch.n_decode) * u64::from(steps);
+        let right = self.scheduler.running.iter().map(|one| u64::from(one.right)).sum::<u64>();
+        self.report.decode_tokens += u64::from(batch.n_decode) * u64::from(steps) + right;
+        self.report.wrong_drafts += u64::from(batch.drafts) - right;
     }
 
     /// Records the time since the last token for every sequence that samples a token in the step from `start`
@@ -177,7 +203,9 @@ impl<'a> Engine<'a> {
     #[allow(clippy::float_cmp)] // a sequence that sampled at the end of the last step has its very time
     fn note_gaps(&mut self, start: f64) {
         let mut regular = 0;
+        let mut at_once = 0;
         for one in &self.scheduler.running {
+            at_once += one.right;
             let samples = one.sampled > 0 && one.scheduled > 0 && one.scheduled == one.remaining();
             if samples && one.last_token == start {
                 regular += 1;
@@ -187,6 +215,9 @@ impl<'a> Engine<'a> {
         }
         if regular > 0 {
             gaps::note(&mut self.report.gaps, self.now - start, regular);
+        }
+        if at_once > 0 {
+            gaps::note(&mut self.report.gaps, 0.0, at_once);
         }
     }
 }

@@ -20,6 +20,7 @@
 //! | `cache` | the core's verbs, with policies outside the core consulted |
 //! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
+//! | [`handover`] | prompts that another server has computed |
 //! | [`tiers`] | tiers below the pool: what moves, over which links |
 //! | [`report`], `gaps` | what came of each request, and of all |
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod engine;
 pub mod fixed;
 pub mod fleet;
 mod gaps;
+pub mod handover;
 mod loading;
 pub mod options;
 mod present;
@@ -44,7 +46,8 @@ pub mod tiers;
 
 pub use cache::Stopped;
 pub use fleet::{EngineParts, FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
-pub use options::{Preemption, QueueOrder, ServerOptions};
+pub use handover::HandoverOptions;
+pub use options::{Preemption, QueueOrder, ServerOptions, Speculation};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::{simulate, simulate_with};

@@ -30,12 +30,10 @@ impl Scheduler<'_> {
         if let Some(tiers) = &mut self.tiers {
             tiers.poll(&mut self.cache, now)?;
             for landed in tiers.take_arrived() {
-                let waits = self.loading.iter_mut().find(|waits| waits.one.seq == landed.seq);
-                if let Some(waits) = waits {
-                    waits.landed = Some(landed);
-                }
+                self.has_landed(landed);
             }
         }
+        self.settle_handovers(now)?;
         // Their lengths say who was cut.
         self.cache.manager.take_rewound();
         let mut at = 0;
@@ -56,6 +54,14 @@ impl Scheduler<'_> {
         Ok(())
     }
 
+    /// What a sequence waited for has come.
+    pub fn has_landed(&mut self, landed: Landed) {
+        let waits = self.loading.iter_mut().find(|waits| waits.one.seq == landed.seq);
+        if let Some(waits) = waits {
+            waits.landed = Some(landed);
+        }
+    }
+
     fn is_there(&self, waits: &Loading) -> Result<bool, Stopped> {
         let (manager, seq) = (&self.cache.manager, waits.one.seq);
         let sequence = manager.sequence(seq)?;
@@ -73,7 +79,12 @@ impl Scheduler<'_> {
         let loaded = landed.tokens.iter().sum::<u32>();
         let cached = found.min(one.computed - loaded);
         let joined = one.computed - loaded - cached;
-        self.note_found(one.request, (cached, joined), &landed.tokens);
+        // What was computed elsewhere was found there.
+        if self.records[one.request].first_token.is_nan()
+            || self.records[one.request].preemptions > 0
+        {
+            self.note_found(one.request, (cached, joined), &landed.tokens);
+        }
         Ok(one)
     }
 

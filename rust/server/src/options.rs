@@ -32,6 +32,25 @@ pub enum Preemption {
     Auto,
 }
 
+/// Tokens of answers are drafted, and the drafts verified in the next step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speculation {
+    /// Drafts of a sequence in a step, at most.
+    pub drafts: u32,
+    /// How likely a draft is right if those before it are.
+    pub accepted: f64,
+    /// A step that verifies drafts takes this share of its time more for each draft of a sequence: the drafting
+    /// itself.
+    pub cost: f64,
+}
+
+impl Speculation {
+    /// How many of so many drafts are right on the mean: the first ones up to the first that is wrong.
+    pub fn right(&self, drafts: u32) -> f64 {
+        (1..=drafts).map(|place| self.accepted.powi(place as i32)).sum()
+    }
+}
+
 /// A server's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerOptions {
@@ -60,6 +79,8 @@ pub struct ServerOptions {
     pub preemption: Preemption,
     /// A request whose prompt begins with blocks that a running one is computing waits for them.
     pub join: bool,
+    /// Whether answers are drafted.
+    pub speculation: Option<Speculation>,
     /// Every step takes this many times what the profile says.
     pub time_factor: f64,
     /// Every step is simulated by itself. The result is the same, only later.
@@ -80,6 +101,7 @@ impl Default for ServerOptions {
             tell_next_use: false,
             preemption: Preemption::default(),
             join: false,
+            speculation: None,
             time_factor: 1.0,
             every_step: false,
         }

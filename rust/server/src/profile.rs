@@ -21,6 +21,8 @@ pub struct Batch {
     pub n_decode: u32,
     /// Tokens that those attend to, all together.
     pub kv_decode: u64,
+    /// Drafts that are verified behind the tokens of those. They attend to the same KV, which is read once.
+    pub drafts: u32,
 }
 
 impl Batch {
@@ -29,7 +31,7 @@ impl Batch {
 
     /// Tokens computed.
     pub fn num_tokens(&self) -> u32 {
-        self.prefill_tokens + self.n_decode
+        self.prefill_tokens + self.n_decode + self.drafts
     }
 
     /// A sequence computes `count` tokens behind its first `computed`.

@@ -53,6 +53,12 @@ impl<'a> Prompts<'a> {
         prompts
     }
 
+    /// The same requests for a server that hands them over with their first token.
+    pub fn of_prefill(&self) -> Self {
+        let (metas, continued) = (self.metas.clone(), self.continued.clone());
+        Self { metas, continued, one_token: true, ..*self }
+    }
+
     /// Tokens of the prompt of request `i`: a server computes at least one.
     pub fn prompt(&self, i: usize) -> u32 {
         self.trace.requests[i].input_tokens.max(1)

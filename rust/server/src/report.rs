@@ -67,8 +67,10 @@ pub struct ServerReport {
     pub busy_seconds: f64,
     /// Tokens computed of prompts, and again after preemptions.
     pub prefill_tokens: u64,
-    /// Tokens computed of answers, one a sequence and step.
+    /// Tokens computed of answers, one a sequence and step, and the drafts that were right.
     pub decode_tokens: u64,
+    /// Drafts that were verified and wrong.
+    pub wrong_drafts: u64,
     /// Of the tokens that a preempted request had not computed yet, those that were found in the cache
     /// when it came back.
     pub found_on_return: u64,
@@ -82,6 +84,8 @@ pub struct ServerReport {
     pub last_arrival: f64,
     /// Cached blocks that were evicted.
     pub evictions: u64,
+    /// Tokens whose KV came from servers that had computed them.
+    pub handed_tokens: u64,
     /// What the tiers below the pool did, where there are any.
     pub tiers: Option<TierReport>,
 }

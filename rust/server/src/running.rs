@@ -17,6 +17,11 @@ pub(crate) struct Running {
     pub sampled: u32,
     /// Tokens that this step computes.
     pub scheduled: u32,
+    /// Drafts behind them that it verifies, and how many of those are right.
+    pub drafts: u32,
+    pub right: u32,
+    /// What the drafts so far were right in more than has been counted: parts of a token.
+    pub credit: f64,
     /// When it sampled last.
     pub last_token: f64,
 }
@@ -35,6 +40,19 @@ impl Running {
     /// Whether `steps` that have computed what is known now sampled a token each.
     pub fn has_sampled(&self, steps: u32) -> bool {
         self.computed == self.prompt + self.sampled + steps - 1
+    }
+
+    /// Drafts that it verifies behind its next token, at most: none once it decodes no more.
+    pub fn most_drafts(&self) -> u32 {
+        if self.decodes() { self.answer - self.sampled - 1 } else { 0 }
+    }
+
+    /// It verifies so many drafts, which are right as often as they are on the mean.
+    pub fn draft(&mut self, drafts: u32, on_the_mean: f64) {
+        self.credit += on_the_mean;
+        self.right = (self.credit as u32).min(drafts);
+        self.credit -= f64::from(self.right);
+        self.drafts = drafts;
     }
 
     /// Steps of one token that need no call of the core, while it decodes.
@@ -58,11 +76,21 @@ pub(crate) struct Progress {
     pub last_token: f64,
     /// Its pages are being brought to host memory, or were.
     pub is_prefetched: bool,
+    /// Its first `lost` tokens were computed elsewhere, and have not come yet.
+    pub is_handed: bool,
 }
 
 impl Progress {
     /// A request that has just arrived.
     pub fn fresh(number: u32, own_from: u32) -> Self {
-        Self { number, own_from, sampled: 0, lost: 0, last_token: f64::NAN, is_prefetched: false }
+        Self {
+            number,
+            own_from,
+            sampled: 0,
+            lost: 0,
+            last_token: f64::NAN,
+            is_prefetched: false,
+            is_handed: false,
+        }
     }
 }

@@ -8,6 +8,7 @@ use kvframe_core::{Error, Manager, Request};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
+use crate::handover::Handover;
 use crate::loading::Loading;
 use crate::options::ServerOptions;
 use crate::present::ByRequest;
@@ -34,6 +35,8 @@ pub(crate) struct Scheduler<'a> {
     /// They have blocks, and wait for what comes into these.
     pub loading: Vec<Loading>,
     pub tiers: Option<Tiers>,
+    /// What other servers have computed comes to this one.
+    pub handover: Option<Handover>,
     pub progress: ByRequest<Progress>,
     /// Of requests that are here.
     pub records: ByRequest<RequestRecord>,
@@ -75,6 +78,7 @@ impl<'a> Scheduler<'a> {
             running: Vec::new(),
             loading: Vec::new(),
             tiers,
+            handover: None,
             progress: ByRequest::default(),
             records: ByRequest::default(),
             found_on_return: 0,
@@ -122,8 +126,9 @@ impl<'a> Scheduler<'a> {
         for one in &self.running {
             if one.scheduled > 0 {
                 scheduled.batch.add(one.computed, one.scheduled, one.decodes());
+                scheduled.batch.drafts += one.drafts;
             }
-            scheduled.is_steady &= one.scheduled == 1 && one.decodes();
+            scheduled.is_steady &= one.scheduled == 1 && one.decodes() && one.drafts == 0;
         }
         Ok(scheduled)
     }
@@ -134,14 +139,16 @@ impl<'a> Scheduler<'a> {
         while at < self.running.len() {
             let count = self.running[at].remaining().min(*budget);
             self.running[at].scheduled = count;
-            while count > 0 && !self.make_slots(at, count)? {
+            let drafts = self.draft(at, *budget - count);
+            while count > 0 && !self.make_slots(at, count + drafts)? {
                 preempted = true;
                 if self.send_back()? {
                     continue;
                 }
                 if at + 1 == self.running.len() && !self.loading.is_empty() {
                     // Those that load came in later, and can be preempted once they have landed.
-                    self.running[at].scheduled = 0;
+                    let one = &mut self.running[at];
+                    (one.scheduled, one.drafts, one.right) = (0, 0, 0);
                     break;
                 }
                 self.preempt_last()?;
@@ -149,10 +156,20 @@ impl<'a> Scheduler<'a> {
                     return Ok(true);
                 }
             }
-            *budget -= self.running[at].scheduled;
+            let one = &self.running[at];
+            *budget -= one.scheduled + one.drafts;
             at += 1;
         }
         Ok(preempted)
+    }
+
+    /// How many drafts a running sequence verifies behind its next token, with so many tokens left to compute.
+    fn draft(&mut self, at: usize, budget: u32) -> u32 {
+        let Some(speculation) = self.options.speculation else { return 0 };
+        let one = &mut self.running[at];
+        let drafts = one.most_drafts().min(speculation.drafts).min(budget);
+        one.draft(drafts, speculation.right(drafts));
+        drafts
     }
 
     /// Gets slots for `count` more tokens of a running sequence, up to the end of a block. That takes no more
@@ -244,12 +261,15 @@ impl<'a> Scheduler<'a> {
                 slots: allocation.granted_tokens,
                 sampled: progress.sampled,
                 scheduled: 0,
+                drafts: 0,
+                right: 0,
+                credit: 0.0,
                 last_token: progress.last_token,
             };
-            if self.records[i].preemptions == 0 {
+            if self.records[i].start.is_nan() {
                 self.records[i].start = now;
             }
-            match self.begin_below(one, &allocation, found)? {
+            match self.begin_below(one, &allocation, found, now)? {
                 None => continue,
                 Some(landed) => one = landed,
             }
@@ -315,9 +335,11 @@ impl<'a> Scheduler<'a> {
                     if one.sampled == 0 {
                         self.records[one.request].first_token = now;
                     }
-                    one.sampled += steps;
+                    one.sampled += steps + one.right;
+                    one.computed += one.right;
                     one.last_token = now;
                 }
+                (one.drafts, one.right) = (0, 0);
             }
             let (has_filled, has_ended) =
                 (one.computed / size > before / size, one.sampled == one.answer);

@@ -9,8 +9,8 @@ use common::{BLOCK, Server, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::{
-    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, Routing, ServerOptions,
-    ServerReport, simulate_fleet, simulate_with,
+    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions, Routing,
+    ServerOptions, ServerReport, simulate_fleet, simulate_with,
 };
 use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -126,7 +126,7 @@ proptest! {
         let trace = parse(&rows(&turns));
         let (delay, loss, seed) = feed;
         let feed = FeedOptions { delay, loss, seed };
-        let how = FleetOptions { routing, feed, counts_copies: true };
+        let how = FleetOptions { routing, feed, counts_copies: true, prefill: None };
         let report = fleet(&trace, &server, &stack, (count, how));
         for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
             let known = request.input_tokens.max(1) + request.output_tokens.max(1) - 1;
@@ -141,6 +141,49 @@ proptest! {
         prop_assert!(report.messages.1 <= report.messages.0);
         // The same again.
         prop_assert_eq!(format!("{report:?}"), format!("{:?}", fleet(&trace, &server, &stack, (count, how))));
+    }
+
+    #[test]
+    fn what_others_have_computed_is_computed_once(
+        turns in traffic(),
+        server in servers(),
+        stack in stacks(),
+        (prefill, count) in (1usize..4, 2usize..6),
+        routing in routings(),
+        link in (1.0f64..1e6, 0.0f64..0.1),
+    ) {
+        let trace = parse(&rows(&turns));
+        let (rate, latency) = link;
+        let prefill = prefill.min(count - 1);
+        let over = HandoverOptions { rate, latency, token_bytes: 7.0 };
+        let how = FleetOptions { routing, prefill: Some((prefill, over)), ..FleetOptions::default() };
+        let report = fleet(&trace, &server, &stack, (count, how));
+        let mut due = 0;
+        for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
+            let (prompt, answer) = (request.input_tokens.max(1), request.output_tokens.max(1));
+            let fits = (prompt + answer - 1).div_ceil(BLOCK) <= server.blocks;
+            prop_assert_eq!(record.fate, if fits { Fate::Finished } else { Fate::Rejected });
+            prop_assert!((report.engine_of[i] as usize) < prefill);
+            let decoded_by = report.decoded_by[i];
+            prop_assert!(decoded_by == FleetReport::NOWHERE || (decoded_by as usize) >= prefill);
+            if !fits {
+                continue;
+            }
+            prop_assert!(record.start < record.first_token && record.first_token <= record.end);
+            prop_assert_eq!(decoded_by == FleetReport::NOWHERE, answer == 1);
+            due += u64::from(prompt + answer - 1 + record.recomputed_tokens);
+            due -= u64::from(record.cached_tokens + record.joined_tokens);
+            let columns = report.engines.iter().filter_map(|engine| engine.tiers.as_ref());
+            due -= columns.flat_map(|tiers| &tiers.loaded).map(|of| u64::from(of[i])).sum::<u64>();
+        }
+        let of = |engine: &ServerReport| engine.prefill_tokens + engine.decode_tokens;
+        let found: u64 = report.engines.iter().map(|engine| engine.found_on_return).sum();
+        let is_alone = report.requests.iter().all(|record| record.fate == Fate::Finished);
+        if is_alone {
+            prop_assert_eq!(report.engines.iter().map(of).sum::<u64>() + found, due);
+        }
+        let first = report.engines[..prefill].iter().map(|engine| engine.decode_tokens).sum::<u64>();
+        prop_assert_eq!(first, 0);
     }
 
     #[test]

@@ -13,9 +13,10 @@ from kvframe.bench.admissions import Admission
 from kvframe.bench.configured import Configured
 from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
-from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, imbalance
+from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, Handover, imbalance
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
+from kvframe.bench.server.speculation import Speculation
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.bench.traces import Source
@@ -79,6 +80,8 @@ class Server:
     preemption: str = PREEMPTIONS[0]
     join: bool = False
     tell_next_use: bool = False
+    speculation: Speculation | None = None
+    handover: Handover | None = None
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +93,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     mean share of blocks with an owner. ``mean_running`` and ``mean_waiting`` count requests: from
     their first block to their last token, and from arrival to their first block.
     ``prefill_tokens`` were computed of prompts and again after preemptions, ``decode_tokens`` one a
-    sequence and step. ``joined_tokens`` another request was computing, and this one waited for.
-    ``reused_tokens`` were found in the cache; ``token_hit_rate`` is what of them
-    was found when requests first came in, over their prompts. ``goodput`` counts requests a second
-    that kept ``--sla``. ``seconds`` is what the simulation took.
+    sequence and step, and drafts that were right; ``wrong_drafts`` come on top. ``joined_tokens``
+    another request was computing, and this one waited for. ``reused_tokens`` were found in the
+    cache; ``token_hit_rate`` is what of them was found when requests first came in, over their
+    prompts. ``goodput`` counts requests a second that kept ``--sla``. ``seconds`` is what the
+    simulation took.
 
     ``tiers`` names the tiers below the pool. ``tier_hit_tokens`` were found in each, and in the
     ``pool``, when requests first came in. Bytes are those of each tier's link, towards the pool and
@@ -105,8 +109,11 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
 
     Of several replicas, the numbers are those of all together: ``capacity_blocks`` is that of each,
     utilisations are means, ``peak_waiting`` is the longest queue of one. ``imbalance`` is what the
-    busiest computed, in times of the mean. ``promised_tokens`` were believed to be cached where the
-    router sent the requests, ``messages_lost`` of the events never reached it.
+    busiest computed, in times of the mean, of those that the router chooses among.
+    ``promised_tokens`` were believed to be cached where it sent the requests, ``messages_lost`` of
+    the events never reached it.
+    ``prefill_replicas`` more compute prompts alone, and ``handed_bytes`` of KV went from them to
+    the others.
     """
 
     trace: str
@@ -168,11 +175,14 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None = None
     promised_tokens: int | None = None
     messages_lost: int | None = None
+    prefill_replicas: int = 0
+    handed_bytes: float = 0.0
+    wrong_drafts: int = 0
 
     @property
     def busy_seconds(self) -> float:
         """Seconds in which a card ran a step, of all replicas together."""
-        return self.utilisation * self.makespan * self.replicas
+        return self.utilisation * self.makespan * (self.replicas + self.prefill_replicas)
 
     @property
     def tier_names(self) -> list[str]:
@@ -198,10 +208,10 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
     trace = plan.source.trace
     raw = _core.serve(
         trace,
-        [_engine(plan, server) for _ in range(plan.fleet.replicas)],
+        [_engine(plan, server) for _ in range(plan.fleet.servers)],
         plan.capacity,
         server.profile.steps,
-        router=_router(plan.fleet, server.feed),
+        router=_router(plan.fleet, server),
         core=server.configured.core(trace.block_size) if server.configured else None,
         **_settings(plan, server),
     )
@@ -222,13 +232,15 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
         "join": server.join,
         "tell_next_use": server.tell_next_use,
+        "speculation": server.speculation,
         "time_factor": plan.time_factor,
     }
 
 
-def _router(fleet: Fleet, feed: Feed) -> dict[str, Any] | None:
-    if fleet.replicas == 1:
+def _router(fleet: Fleet, server: Server) -> dict[str, Any] | None:
+    if fleet.servers == 1:
         return None
+    feed, over = server.feed, server.handover
     return {
         "routing": fleet.routing,
         "queue": fleet.queue,
@@ -236,6 +248,7 @@ def _router(fleet: Fleet, feed: Feed) -> dict[str, Any] | None:
         "loss": feed.loss,
         "seed": 0,
         "counts_copies": feed.counts_copies,
+        "prefill": (over.prefill, over.rate, over.latency, server.token_bytes) if over else None,
     }
 
 
@@ -283,8 +296,8 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
 
     ttft, e2e = quantiles(found.ttft), quantiles(found.e2e)
     itl = quantiles(raw["gaps"], raw["gap_counts"])
-    stepped, replicas = not server.profile.is_fixed, plan.fleet.replicas
-    several = replicas > 1
+    stepped, servers = not server.profile.is_fixed, plan.fleet.servers
+    several = servers > 1
     return ServerCell(
         trace=plan.source.name,
         policy=plan.label,
@@ -307,9 +320,9 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         requests_per_second=a_second(finished),
         output_tokens_per_second=a_second(int(np.maximum(outputs, 1).sum(dtype=np.int64))),
         goodput=None if server.sla is None else a_second(kept(found, server.sla)),
-        utilisation=a_second(raw["busy_seconds"]) / replicas,
+        utilisation=a_second(raw["busy_seconds"]) / servers,
         kv_utilisation=(
-            a_second(raw["block_seconds"]) / (plan.capacity * replicas) if stepped else None
+            a_second(raw["block_seconds"]) / (plan.capacity * servers) if stepped else None
         ),
         mean_running=a_second(float((raw["end"] - raw["start"])[done].sum())),
         mean_waiting=a_second(float((raw["start"] - raw["arrival"])[done].sum())),
@@ -329,13 +342,16 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         tier_break_even={name: tier["break_even"] for name, tier in by_tier.items()},
         tier_dropped_pages=raw.get("dropped_pages", 0),
         stalled_seconds=raw.get("stalled_seconds", 0.0),
-        tier_bytes={table.name: table.bytes * replicas for table in tables},
+        tier_bytes={table.name: table.bytes * servers for table in tables},
         swaps=raw.get("swaps", 0),
         swapped_bytes=swapped * (tables[0].page_bytes if tables else 0.0),
         joined_tokens=int(raw.get("joined_tokens", np.zeros(1)).sum(dtype=np.int64)),
-        replicas=replicas,
+        replicas=plan.fleet.replicas,
         routing=plan.fleet.label if several else None,
-        imbalance=imbalance(raw["engines"]) if several else None,
+        imbalance=imbalance(raw["engines"][: plan.fleet.prefill or None]) if several else None,
         promised_tokens=int(raw["promised_tokens"].sum(dtype=np.int64)) if several else None,
         messages_lost=raw["messages_lost"] if several else None,
+        prefill_replicas=plan.fleet.prefill,
+        handed_bytes=float(raw.get("handed_tokens", 0) * server.token_bytes),
+        wrong_drafts=raw.get("wrong_drafts", 0),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from kvframe.bench.options import keyed
+from kvframe.bench.server.links import parse_latency, parse_rate
 from kvframe.bench.server.sla import parse_time
 from kvframe.bench.server.summary import FINISHED, Column, quantiles
 from kvframe.bench.traces import Source
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ROUTINGS = ("round-robin", "least-loaded", "prefix", "session")
 MOST = 64
 """Replicas that a simulation can have."""
+HANDOVER_LINK, HANDOVER_LATENCY = "50GB/s", "20us"
+"""An estimate: a network card of 400 Gbit/s for each server."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,50 @@ class Fleet:
         replicas: How many.
         routing: Which of them gets a request.
         queue: With ``prefix``, what a token that is waited for weighs beside one that is computed.
+        prefill: Further servers, which compute prompts alone: the router chooses among them.
     """
 
     replicas: int = 1
     routing: str = ROUTINGS[0]
     queue: float = 1.0
+    prefill: int = 0
+
+    @property
+    def servers(self) -> int:
+        """All of them."""
+        return self.prefill + self.replicas
+
+    @property
+    def crew(self) -> str:
+        """How many servers, in words."""
+        if self.prefill:
+            return f"{self.prefill} for prompts and {self.replicas} for answers"
+        return f"{self.replicas} replicas"
+
+    @property
+    def before_blocks(self) -> str:
+        """What a sentence says of the servers before it says their blocks."""
+        return f"{self.crew} by {self.label} of " if self.servers > 1 else ""
 
     @property
     def label(self) -> str:
         """As the tables show it."""
         weight = f":queue={self.queue:g}" if self.queue != 1.0 else ""
         return f"{self.routing}{weight}"
+
+
+class Handover(NamedTuple):
+    """Servers that compute prompts alone, and the link over which each other one gets them.
+
+    Attributes:
+        prefill: How many.
+        rate: Bytes a second.
+        latency: Seconds that a transfer takes besides.
+    """
+
+    prefill: int
+    rate: float
+    latency: float
 
 
 @dataclass(frozen=True)
@@ -87,8 +123,30 @@ def parse_routing(text: str) -> tuple[str, float]:
     return name, queue
 
 
-def fleets(replicas: Sequence[str], routings: Sequence[str]) -> list[Fleet]:
-    """Every number of replicas with every routing; one replica needs no router.
+def parse_handover(text: str | None) -> Handover | None:
+    """``prefill=2,link=50GB/s,latency=20us``.
+
+    Raises:
+        ConfigError: An unknown key, no number of servers, or an impossible value.
+    """
+    if text is None:
+        return None
+    where, known = f"--disaggregate {text}", ("prefill", "link", "latency")
+    given = keyed(text.split(","), where)
+    for key in given:
+        if key not in known:
+            near = did_you_mean(key, known)
+            raise ConfigError(f"{where}: no key {key}: {', '.join(known)}{near}")
+    count = str(given.get("prefill", ""))
+    if not count.isdecimal() or not 1 <= int(count) < MOST:
+        raise ConfigError(f"{where}: prefill = {count}: must be a number from 1 to {MOST - 1}")
+    rate = parse_rate(given.get("link", HANDOVER_LINK), f"{where}: link")
+    latency = parse_latency(given.get("latency", HANDOVER_LATENCY), f"{where}: latency")
+    return Handover(int(count), rate, latency)
+
+
+def fleets(replicas: Sequence[str], routings: Sequence[str], prefill: int = 0) -> list[Fleet]:
+    """Every number of replicas with every routing; one server alone needs no router.
 
     Raises:
         ConfigError: A number that is none, or a routing that is not known.
@@ -99,10 +157,15 @@ def fleets(replicas: Sequence[str], routings: Sequence[str]) -> list[Fleet]:
         count = int(text) if text.isdecimal() else 0
         if not 1 <= count <= MOST:
             raise ConfigError(f"--replicas {text}: must be a number from 1 to {MOST}")
-        if count == 1:
-            made[Fleet()] = None
-        for name, queue in chosen if count > 1 else ():
-            made[Fleet(count, name, queue)] = None
+        if count + prefill > MOST:
+            raise ConfigError(
+                f"--replicas {text}: with {prefill} that compute prompts, at most {MOST}"
+            )
+        if (prefill or count) == 1:  # nothing to choose from
+            made[Fleet(count, prefill=prefill)] = None
+            continue
+        for name, queue in chosen:
+            made[Fleet(count, name, queue, prefill)] = None
     return list(made)
 
 
@@ -175,14 +238,14 @@ class PartCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_replica(plan: ServerPlan, one: Simulated) -> list[PartCell]:
-    """What each replica did."""
-    engines = one.columns.get("engines", ())
+    """What each replica did; of those that compute prompts, the prompts that they computed."""
+    engines, prefill = one.columns.get("engines", ()), plan.fleet.prefill
     return [
         _part(
             plan,
             one,
-            str(at),
-            one.columns["engine_of"] == at,
+            str(at) if not prefill else f"prompts {at}" if at < prefill else f"{at - prefill}",
+            one.columns["engine_of" if at < prefill or not prefill else "decoded_by"] == at,
             utilisation=engine["busy_seconds"] / one.cell.makespan if one.cell.makespan else 0.0,
             computed_tokens=engine["prefill_tokens"] + engine["decode_tokens"],
             evictions=engine["evictions"],

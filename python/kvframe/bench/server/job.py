@@ -28,11 +28,14 @@ from kvframe.bench.server.fleet import (
     fleets,
     flooded,
     parse_feed,
+    parse_handover,
 )
+from kvframe.bench.server.parallel import Parallel, parse_parallel
 from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
 from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
 from kvframe.bench.server.sla import parse_sla
+from kvframe.bench.server.speculation import parse_speculation
 from kvframe.bench.server.tiers import ServedTiers, configured_tiers, parse_tiers
 from kvframe.bench.server.verdict import FACTORS
 from kvframe.bench.traces import ReadOptions, Source, read
@@ -66,6 +69,7 @@ class ServerRequest:
     profile: str = "roofline"
     card: str | None = None
     model_shape: str | None = None
+    parallel: str | None = None
     config: Path | None = None
     tiers: Sequence[str] = ()
     prefetch: int = PREFETCH
@@ -83,6 +87,8 @@ class ServerRequest:
     event_delay: str = "0ms"
     event_loss: float = 0.0
     tell_copies: bool = False
+    disaggregate: str | None = None
+    speculate: str | None = None
     flood: str | None = None
     sla: str | None = None
     requests: Path | None = None
@@ -127,7 +133,8 @@ class ServerJob:
         loads = [_load(text) for text in split_list(request.loads, "--load")]
         card = None if request.card is None else parse_card(request.card)
         shape = self._shape = _shape(request, found)
-        self.server = _server(request, card or CARDS[CARD], shape, found)
+        self._over = parse_parallel(request.parallel, shape)
+        self.server = _server(request, card or CARDS[CARD], (shape, self._over), found)
         if below is not None and self.server.profile.is_fixed:
             raise ConfigError(
                 f"--tier: the server of --profile {self.server.profile.label} has no steps beside "
@@ -159,13 +166,14 @@ class ServerJob:
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += _remarks(self.server, card, shape, sources)
         self._remarks += _fleet_remarks(self.fleets, sources)
+        if self._over.cards > 1:
+            self._remarks.append(f"A replica has {self._over.cards} cards: --capacity is of all.")
         if found is not None:
             self._remarks += found.remarks([source.trace.block_size for source in sources])
         if below is not None:
             self._remarks += below.remarks
         rows = [(choice, *one) for choice in choices for one in besides]
-        is_flooded = request.flood is not None
-        self.plans = _cross(sources, rows, loads, sizes, (below, self.fleets), is_flooded)
+        self.plans = _cross(sources, rows, loads, sizes, (below, self.fleets))
 
     def run(self) -> dict[ServerPlan, Simulated]:
         """Run every simulation; with ``--requests``, write what came of each request.
@@ -230,7 +238,7 @@ class ServerJob:
     ) -> list[int]:
         """Capacities for a trace, each once; a card holds them all."""
         size = source.trace.block_size
-        most = None if card is None else shape.blocks_on(card, size)
+        most = None if card is None else self._over.blocks_on(card, shape, size)
         if not self.request.capacities and found is not None:
             return [found.blocks(size)]
         if not self.request.capacities and most is not None:
@@ -277,8 +285,14 @@ def _besides(
     return [(gate, one) for gate in kept for one in taken]
 
 
-def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured | None) -> Server:
-    profile = parse_profile(request.profile, card, shape)
+def _server(
+    request: ServerRequest,
+    card: Card,
+    model: tuple[Shape, Parallel],
+    found: Configured | None,
+) -> Server:
+    shape, over = model
+    profile = parse_profile(request.profile, card, shape, over)
     order = one_of([request.order], "--order", ORDERS)[0]
     without_steps = [
         option
@@ -293,6 +307,12 @@ def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured 
         raise ConfigError(
             f"{without_steps[0]}: the server of --profile {profile.label} computes one prompt "
             "after the other, by the clock: use roofline or a table"
+        )
+    speculation = None if request.speculate is None else parse_speculation(request.speculate)
+    if speculation is not None and not profile.knows_drafts:
+        raise ConfigError(
+            f"--speculate: --profile {profile.label} says nothing of steps that verify drafts: use "
+            "roofline or measured terms"
         )
     if (request.class_priority is not None) != (order == "priority"):
         raise ConfigError("--class-priority and --order priority: one needs the other")
@@ -311,13 +331,16 @@ def _server(request: ServerRequest, card: Card, shape: Shape, found: Configured 
         token_bytes=shape.token_bytes,
         prefetch=request.prefetch,
         configured=found,
+        speculation=speculation,
+        handover=parse_handover(request.disaggregate),
         feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
 
 
 def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
     replicas = split_list(request.replicas, "--replicas")
-    made = fleets(replicas, split_list(request.routings, "--routing"))
+    prefill = server.handover.prefill if server.handover else 0
+    made = fleets(replicas, split_list(request.routings, "--routing"), prefill)
     if server.profile.is_fixed and made != [ALONE]:
         raise ConfigError(
             f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
@@ -364,22 +387,18 @@ def _cross(
     loads: Sequence[float],
     sizes: dict[str, list[int]],
     around: tuple[ServedTiers | None, Sequence[Fleet]],
-    is_flooded: bool,
 ) -> list[ServerPlan]:
-    """Traces x capacities x loads x fleets x policies x without and with tiers; other time factors
-    where there is a ranking.
+    """Traces x capacities x loads x fleets x policies x without and with tiers; those that an
+    engine can run at other time factors too.
     """
     tiers, fleets = around
-    several = sum(not choice.replay_only for choice, *_ in rows) > 1 or tiers is not None
-    several |= is_flooded or len({fleet.label for fleet in fleets if fleet.replicas > 1}) > 1
-    factors = (1.0, *FACTORS) if several else (1.0,)
     return [
         ServerPlan(source, choice, size, load, factor, gate, matcher, below, fleet)
         for source in sources
         for size in sizes[source.name]
         for load in dict.fromkeys(loads)
         for fleet in fleets
-        for factor in factors
+        for factor in (1.0, *FACTORS)
         for choice, gate, matcher in rows
         for below in ((None, tiers) if tiers and not choice.replay_only else (None,))
         if factor == 1.0 or not choice.replay_only
@@ -387,7 +406,7 @@ def _cross(
 
 
 def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[str]:
-    several = [fleet for fleet in fleets if fleet.replicas > 1]
+    several = [fleet for fleet in fleets if fleet.servers > 1]
     said = [
         "--capacity is what each replica has; hit, TTFT, ITL and E2E are over the requests of all."
     ][: len(several)]

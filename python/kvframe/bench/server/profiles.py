@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from kvframe import _core
 from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.bench.server.cards import Card
+from kvframe.bench.server.parallel import ALONE, Parallel
 from kvframe.bench.server.shape import Shape
 from kvframe.calibrate import SHIPPED, read_profile
 from kvframe.config.values import build
@@ -43,12 +44,14 @@ class Profile(NamedTuple):
         steps: The same, for the core.
         is_fixed: Two rates, without steps.
         uses_card: Whether the card's data sheet and the model's shape decide.
+        knows_drafts: Whether it says what verifying drafts takes.
     """
 
     label: str
     steps: _core.StepProfile
     is_fixed: bool = False
     uses_card: bool = False
+    knows_drafts: bool = True
 
 
 class Fixed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,18 +74,19 @@ class Roofline(Struct, frozen=True, forbid_unknown_fields=True):
     attention: _Factor = 2.0
     host_us: _Rate = 200.0
 
-    def steps(self, card: Card, shape: Shape) -> _core.StepProfile:
-        """The terms in seconds."""
+    def steps(self, card: Card, shape: Shape, over: Parallel) -> _core.StepProfile:
+        """The terms in seconds: of each card of a replica, all of which do the same."""
         return _core.StepProfile.roofline(
-            host=self.host_us / 1e6,
-            weights=self.weights * shape.weights / card.bandwidth,
-            token=self.compute * 2 * shape.params / card.flops,
-            kv_token=self.kv * shape.token_bytes / card.bandwidth,
-            pair=self.attention * shape.pair_flops / card.flops,
+            host=self.host_us / 1e6 + over.latency * over.exchanges(shape),
+            weights=self.weights * over.weights(shape) / card.bandwidth,
+            token=self.compute * 2 * shape.active_params / card.flops / over.cards,
+            kv_token=self.kv * shape.token_bytes / card.bandwidth / over.kv_ranks(shape) / over.dp,
+            pair=self.attention * shape.pair_flops / card.flops / over.cards,
+            exchange=over.token_seconds(shape),
         )
 
 
-def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
+def parse_profile(text: str, card: Card, shape: Shape, over: Parallel = ALONE) -> Profile:
     """The profile that ``--profile`` names.
 
     Raises:
@@ -90,9 +94,14 @@ def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
             names the file and the line.
     """
     name, colon, given = text.partition(":")
+    if over.cards > 1 and name != "roofline":
+        raise ConfigError(
+            f"--profile {text}: its times are of the cards that it was measured on: --parallel "
+            "goes with roofline"
+        )
     if name not in ("fixed", "roofline"):
         if Path(text).suffix == ".csv":
-            return Profile(text, read_table(Path(text)))
+            return Profile(text, read_table(Path(text)), knows_drafts=False)
         if Path(text).suffix == ".toml" or text in SHIPPED:
             return Profile(text, _fitted(SHIPPED.get(text, Path(text))))
         known = ("fixed", "roofline", *SHIPPED)
@@ -105,8 +114,10 @@ def parse_profile(text: str, card: Card, shape: Shape) -> Profile:
     if name == "fixed":
         fixed = build(Fixed, values, name, origins)
         steps = _core.StepProfile.fixed(fixed.prefill, fixed.decode_ms / 1e3)
-        return Profile(text, steps, is_fixed=True)
-    return Profile(text, build(Roofline, values, name, origins).steps(card, shape), uses_card=True)
+        return Profile(text, steps, is_fixed=True, knows_drafts=False)
+    return Profile(
+        text, build(Roofline, values, name, origins).steps(card, shape, over), uses_card=True
+    )
 
 
 def _fitted(path: Path) -> _core.StepProfile:

@@ -48,7 +48,8 @@ def text(
     for (name, size, replicas), plans in groups.items():
         shown = [cells[plan] for plan in plans if plan.time_factor == 1.0]
         first = shown[0]
-        each = f"{replicas} replicas of " if replicas > 1 else ""
+        fleet = plans[0].fleet
+        each = f"{fleet.crew} of " if fleet.servers > 1 else ""
         lines += [
             f"{name}: {first.requests:,} requests, {each}{first.capacity_blocks:,} blocks of "
             f"{first.block_size} tokens, step times {first.profile}",
@@ -145,11 +146,11 @@ def _felt(cells: Sequence[ServerCell]) -> Table:
 
 
 def _fleet_header(cells: Sequence[ServerCell]) -> list[str]:
-    return ["routing"] if cells[0].replicas > 1 else []
+    return ["routing"] if cells[0].routing else []
 
 
 def _fleet_row(cell: ServerCell) -> list[str]:
-    return [cell.routing or "-"] if cell.replicas > 1 else []
+    return [cell.routing or "-"] if cell.routing else []
 
 
 def _done(cells: Sequence[ServerCell]) -> Table:

@@ -56,16 +56,16 @@ def sentences(cells: Cells) -> list[str]:
     """Which routing serves best, for each trace, capacity, load, policy and number of replicas that
     several were tried with.
     """
-    groups: dict[tuple[str, int, float, str, int], dict[ServerPlan, ServerCell]] = defaultdict(dict)
+    groups: dict[tuple[str, int, float, str, str], dict[ServerPlan, ServerCell]] = defaultdict(dict)
     for plan, cell in cells.items():
-        if plan.fleet.replicas > 1:
-            key = (plan.source.name, plan.capacity, plan.load, cell.policy, plan.fleet.replicas)
+        if plan.fleet.servers > 1:
+            key = (plan.source.name, plan.capacity, plan.load, cell.policy, plan.fleet.crew)
             groups[key][plan] = cell
     said = []
-    for (name, size, load, policy, replicas), group in groups.items():
+    for (name, size, load, policy, crew), group in groups.items():
         tried = [cell for plan, cell in group.items() if plan.time_factor == 1.0]
         if len(tried) > 1:
-            where = f"{name}, load {load:g}, {replicas} replicas of {size} blocks, {policy}"
+            where = f"{name}, load {load:g}, {crew} of {size} blocks, {policy}"
             said.append(f"{where}: {_choice(group, tried)}{lost(group)}.")
     return said
 

@@ -8,15 +8,17 @@ import msgspec
 
 from kvframe.bench.capacity import parse_shape
 from kvframe.bench.options import keyed
-from kvframe.bench.server.cards import Card
 from kvframe.config import ModelConfig
-from kvframe.config.sizes import rounded, token_bytes
+from kvframe.config.sizes import token_bytes
 from kvframe.errors import ConfigError
 
 DEFAULT = "layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9"
 """A model of 8 billion parameters with grouped queries."""
 USED = 0.9
 """The share of a card's memory that a server takes, as vLLM's default has it."""
+
+OWN = ("params", "weight_bytes", "heads", "hidden", "expert_params", "experts", "experts_used")
+"""What a shape has here besides what of it KV is kept."""
 
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -27,9 +29,12 @@ class Shape(NamedTuple):
     Attributes:
         text: As it was asked for.
         kv: What of it KV is kept.
-        params: Parameters that a token is multiplied with.
+        params: All parameters.
         weight_bytes: Bytes a parameter.
         heads: Heads of queries, of a layer.
+        hidden: Width of what goes from layer to layer.
+        expert_params: Of ``params``, those of all experts together.
+        experts, experts_used: Experts of a layer, and of them those that a token goes to.
     """
 
     text: str
@@ -37,11 +42,21 @@ class Shape(NamedTuple):
     params: float
     weight_bytes: float
     heads: float
+    hidden: float
+    expert_params: float = 0.0
+    experts: float = 1.0
+    experts_used: float = 1.0
 
     @property
     def weights(self) -> float:
         """Bytes of all weights."""
         return self.params * self.weight_bytes
+
+    @property
+    def active_params(self) -> float:
+        """Parameters that a token is multiplied with."""
+        idle = 1 - self.experts_used / self.experts
+        return self.params - self.expert_params * idle
 
     @property
     def token_bytes(self) -> int:
@@ -56,33 +71,18 @@ class Shape(NamedTuple):
         width = self.kv.head_dim or self.kv.latent_dim or 0
         return 4 * self.kv.layers * self.heads * width
 
-    def blocks_on(self, card: Card, block_size: int) -> int:
-        """Blocks that a card holds beside the weights.
-
-        Raises:
-            ConfigError: The weights leave no room for a block.
-        """
-        room = card.memory * USED - self.weights
-        blocks = int(room // (self.token_bytes * block_size))
-        if blocks < 1:
-            raise ConfigError(
-                f"--card {card.name}: {USED:.0%} of {rounded(int(card.memory))} leaves no block of "
-                f"{rounded(self.token_bytes * block_size)} beside weights of "
-                f"{rounded(int(self.weights))}"
-            )
-        return blocks
-
 
 def parse_server_shape(text: str) -> Shape:
     """``layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9``: a shape as ``--model-shape`` of
-    `kvframe bench run` has it, and besides ``params``, ``weight_bytes`` (default 2) and ``heads``
-    (default 4 for each of ``kv_heads``).
+    `kvframe bench run` has it, and besides ``params``, ``weight_bytes`` (default 2), ``heads``
+    (default 4 for each of ``kv_heads``), ``hidden`` (default that of all heads together), and for a
+    mixture ``expert_params``, ``experts`` and ``experts_used``.
 
     Raises:
         ConfigError: A key or value that is missing, unknown or impossible.
     """
     pairs = keyed(text.split(","), f"--model-shape {text}")
-    own = {key: str(pairs.pop(key)) for key in ("params", "weight_bytes", "heads") if key in pairs}
+    own = {key: str(pairs.pop(key)) for key in OWN if key in pairs}
     kv = parse_shape(",".join(f"{key}={value}" for key, value in pairs.items()))
     if "params" not in own:
         raise ConfigError(f"--model-shape {text}: params is missing: the model's parameters (8e9)")
@@ -96,4 +96,12 @@ def parse_server_shape(text: str) -> Shape:
             raise ConfigError(
                 f"--model-shape {text}: {key} = {value}: must be a number above 0"
             ) from None
-    return Shape(text, kv, **numbers)
+    width = kv.head_dim or kv.latent_dim or 0
+    shape = Shape(text, kv, **{"hidden": numbers["heads"] * width, **numbers})
+    for key, most in (("expert_params", "params"), ("experts_used", "experts")):
+        if getattr(shape, key) > getattr(shape, most):
+            raise ConfigError(
+                f"--model-shape {text}: {key} = {getattr(shape, key):g}: must be at most {most} = "
+                f"{getattr(shape, most):g}"
+            )
+    return shape

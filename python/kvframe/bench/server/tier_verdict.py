@@ -54,9 +54,8 @@ def tier_sentence(cells: Cells) -> str:
     if pair is None:
         return ""
     below, without = pair.below, pair.without
-    fleet = plan.fleet
-    each = f"{fleet.replicas} replicas by {fleet.label} of " if fleet.replicas > 1 else ""
-    where = f"{plan.source.name}, load {plan.load:g}, {each}{below.capacity_blocks} blocks"
+    servers = f"{plan.fleet.before_blocks}{below.capacity_blocks} blocks"
+    where = f"{plan.source.name}, load {plan.load:g}, {servers}"
     told = {
         PAYS: "pays",
         COSTS: "costs more than it saves",
@@ -104,8 +103,8 @@ def _saved(pair: _Pair) -> str:
     hours = pair.below.makespan / 3600
     told = "saved" if saved >= 0 else "more"
     return (
-        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} for each of "
-        f"{size:,.0f} GiB"
+        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} a GiB of the "
+        f"{size:,.0f} below the pool"
     )
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from kvframe.bench import admissions, policies
 from kvframe.bench.admissions import Admission
 from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.bench.policies import Choice
+from kvframe.bench.server.links import parse_latency, parse_rate
 from kvframe.config import Resolved, TierConfig
 from kvframe.config.environment import EnvText
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, rounded
@@ -48,10 +48,6 @@ ASSUMED = {
     "remote": Speed(10e9, 10e9, 200e-6),
 }
 """Links where nothing is said of them: PCIe 5.0, a fast NVMe disk, 100 Gbit/s."""
-
-_RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class Size(NamedTuple):
@@ -303,9 +299,11 @@ def _served(
     assumed = tuple(key for key in ("read", "write", "latency") if getattr(config, key) is None)
     taken = ASSUMED[kind]
     speed = Speed(
-        taken.read if config.read is None else _rate(config.read, f"{where}: read"),
-        taken.write if config.write is None else _rate(config.write, f"{where}: write"),
-        taken.latency if config.latency is None else _time(config.latency, f"{where}: latency"),
+        taken.read if config.read is None else parse_rate(config.read, f"{where}: read"),
+        taken.write if config.write is None else parse_rate(config.write, f"{where}: write"),
+        taken.latency
+        if config.latency is None
+        else parse_latency(config.latency, f"{where}: latency"),
     )
     _break_even(config, where)
     return ServedTier(
@@ -329,22 +327,6 @@ def _checked(tiers: Sequence[ServedTier], where: str) -> ServedTiers:
                 "same read, write and latency, or say them once"
             )
     return ServedTiers(tuple(tiers))
-
-
-def _rate(text: str, where: str) -> float:
-    found = _RATE.fullmatch(text)
-    size = parse_bytes(found[1]) if found else None
-    if not size:
-        near = near_bytes(found[1]) if found else ""
-        raise ConfigError(f"{where} = {text}: must be bytes a second, such as 50GB/s{near}")
-    return float(size)
-
-
-def _time(text: str, where: str) -> float:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"{where} = {text}: must be a time such as 20us or 1ms")
-    return float(found[1]) * _SECONDS[found[2]]
 
 
 def _break_even(config: TierConfig, where: str) -> int | None:

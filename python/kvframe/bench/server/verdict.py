@@ -26,9 +26,8 @@ def sentence(cells: Cells) -> str:
     """
     cells = _in_place(cells)
     plan, first = next(iter(cells.items()))
-    fleet = plan.fleet
-    each = f"{fleet.replicas} replicas by {fleet.label} of " if fleet.replicas > 1 else ""
-    where = f"{plan.source.name}, load {plan.load:g}, {each}{first.capacity_blocks} blocks"
+    servers = f"{plan.fleet.before_blocks}{first.capacity_blocks} blocks"
+    where = f"{plan.source.name}, load {plan.load:g}, {servers}"
     said = "".join((_judged(cells), lost(cells), _saturated(first)))
     return f"{where}: {said}."
 
@@ -51,8 +50,10 @@ def _judged(cells: Cells) -> str:
         factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
         for factor in FACTORS
     }
-    is_ranked = len(field.cells) > 1 and all(others.values())
-    return f"{said}; {field.outlasts(others)}" if is_ranked else said
+    if not all(others.values()):
+        return said
+    told = field.outlasts(others) if len(field.cells) > 1 else field.at_other_times(others)
+    return f"{said}; {told}"
 
 
 def _by_goodput(tried: Cells) -> bool:
@@ -88,10 +89,14 @@ class _Field:
         alike = (c for c in cells if c.policy == BASELINE and not self.is_better(first, c))
         return next(alike, first)
 
+    def figures(self, cell: ServerCell) -> str:
+        """What it is judged by."""
+        promised = f"{short(cell.goodput)} good requests/s, " if self.by_goodput else ""
+        return f"{promised}mean TTFT {short(cell.ttft_mean)} s"
+
     def shown(self, cell: ServerCell) -> str:
         """A policy and its figures."""
-        promised = f"{short(cell.goodput)} good requests/s, " if self.by_goodput else ""
-        return f"{cell.policy} {promised}mean TTFT {short(cell.ttft_mean)} s"
+        return f"{cell.policy} {self.figures(cell)}"
 
     def said(self) -> str:
         """The figures, and who is ahead."""
@@ -110,6 +115,11 @@ class _Field:
             f"{best.policy} serves best of {len(self.cells)}{within}, {self.shown(best)}; last is "
             f"{self.shown(worst)}, {self.ahead(best, worst):.0%} behind"
         )
+
+    def at_other_times(self, others: dict[float, list[ServerCell]]) -> str:
+        """What its one policy gives at other time factors."""
+        told = [f"{self.figures(cells[0])} at {factor:g}" for factor, cells in others.items()]
+        return f"{' and '.join(told)} times these step times"
 
     def outlasts(self, others: dict[float, list[ServerCell]]) -> str:
         """Whether the order of the policies is the same at other time factors."""

@@ -20,10 +20,11 @@ use kvframe_trace::{ReplayPlan, Trace};
 use crate::arrivals::{Arrival, Arrivals, next_turns};
 use crate::cache::Stopped;
 use crate::engine::Engine;
+use crate::handover::{Handover, HandoverOptions};
 use crate::options::ServerOptions;
 use crate::profile::StepTime;
 use crate::prompts::Prompts;
-use crate::report::{RequestRecord, ServerReport};
+use crate::report::{Fate, RequestRecord, ServerReport};
 use crate::simulate::PATIENCE;
 use crate::tiers::Tiers;
 use copies::Copies;
@@ -42,6 +43,9 @@ pub struct FleetOptions {
     pub feed: FeedOptions,
     /// Each engine knows how many others hold a block ([`Manager::set_copies`]).
     pub counts_copies: bool,
+    /// The first so many engines compute prompts alone, and the others, where the fewest requests are, what comes
+    /// behind; they get the prompts' KV over a link each.
+    pub prefill: Option<(usize, HandoverOptions)>,
 }
 
 /// What a simulation of several engines counted.
@@ -51,6 +55,8 @@ pub struct FleetReport {
     pub requests: Vec<RequestRecord>,
     /// The engine that each was sent to; [`FleetReport::NOWHERE`] if it never arrived.
     pub engine_of: Vec<u32>,
+    /// The engine that computed the answer behind its first token, where others compute prompts.
+    pub decoded_by: Vec<u32>,
     /// Prompt tokens that the router believed to be cached there. 0 unless it goes by prefixes.
     pub promised_tokens: Vec<u32>,
     /// What each engine counted; without records.
@@ -81,20 +87,28 @@ pub fn simulate_fleet(
     let mut options = options.clone();
     // When a turn ends in one engine, the next may arrive in another before the steps taken there together
     // have ended.
-    options.every_step |= options.closed_loop && engines.len() > 1;
+    options.every_step |= options.closed_loop && engines.len() > 1 || fleet.prefill.is_some();
     let next = next_turns(trace);
     let prompts = Prompts::new(trace, plan, &next, &options);
+    let first_tokens = prompts.of_prefill();
+    let prefill = fleet.prefill.map_or(0, |(engines, _)| engines);
     let count = trace.requests.len();
     let arrivals = Arrivals::new(trace, &next, &options);
     let blocks = engines.iter().map(|(manager, ..)| manager.options().blocks as usize).sum();
     let engines: Vec<_> = engines
         .into_iter()
-        .map(|(manager, host, mut tiers)| {
+        .enumerate()
+        .map(|(at, (manager, host, mut tiers))| {
             if let Some(tiers) = &mut tiers {
                 tiers.set_break_even(times, options.time_factor, options.max_num_batched_tokens);
                 tiers.expect(count);
             }
-            Engine::new(manager, host, &prompts, &options, times, tiers)
+            let asked = if at < prefill { &first_tokens } else { &prompts };
+            let mut engine = Engine::new(manager, host, asked, &options, times, tiers);
+            if let Some((_, how)) = fleet.prefill.filter(|_| at >= prefill) {
+                engine.scheduler.handover = Some(Handover::new(how));
+            }
+            engine
         })
         .collect();
     let runs = vec![false; engines.len()];
@@ -102,10 +116,12 @@ pub fn simulate_fleet(
         .then(|| Feed::new(fleet.feed, engines.len(), blocks));
     Fleet {
         copies: fleet.counts_copies.then(|| Copies::new(engines.len())),
-        routes: Routes::new(fleet.routing, engines.len()),
+        routes: Routes::new(fleet.routing, if prefill > 0 { prefill } else { engines.len() }),
+        prefill,
         report: FleetReport {
             requests: vec![RequestRecord::default(); count],
             engine_of: vec![FleetReport::NOWHERE; count],
+            decoded_by: vec![FleetReport::NOWHERE; if prefill > 0 { count } else { 0 }],
             promised_tokens: vec![0; count],
             engines: Vec::new(),
             messages: (0, 0),
@@ -115,6 +131,7 @@ pub fn simulate_fleet(
         arrivals,
         engines,
         runs,
+        computed: Vec::new(),
         feed,
     }
     .run()
@@ -127,7 +144,11 @@ struct Fleet<'a> {
     engines: Vec<Engine<'a>>,
     /// Whether a step runs, by engine.
     runs: Vec<bool>,
+    /// Requests whose prompts have been computed.
+    computed: Vec<(usize, RequestRecord)>,
     routes: Routes,
+    /// Engines that compute prompts alone.
+    prefill: usize,
     feed: Option<Feed>,
     copies: Option<Copies>,
     report: FleetReport,
@@ -152,6 +173,7 @@ impl Fleet<'_> {
                 is_due[at] = !self.runs[at] && engine.next_transfer() <= now;
             }
             self.end_steps(now, &mut is_due)?;
+            self.hand_over(now, &mut is_due);
             while let Some(arrival) = self.arrivals.take_due(now) {
                 self.send(arrival, now, &mut is_due);
             }
@@ -189,6 +211,13 @@ impl Fleet<'_> {
                 feed.take(at, engine.scheduler.cache.manager, now);
             }
             for (request, record) in engine.done.drain(..) {
+                if at < self.prefill
+                    && record.fate == Fate::Finished
+                    && self.prompts.answer(request) > 1
+                {
+                    self.computed.push((request, record));
+                    continue;
+                }
                 self.report.requests[request] = record;
                 self.arrivals.ended(request, now);
             }
@@ -196,15 +225,32 @@ impl Fleet<'_> {
         Ok(())
     }
 
+    /// Requests whose prompts have been computed go on where the fewest are.
+    fn hand_over(&mut self, now: f64, is_due: &mut [bool]) {
+        for (request, record) in std::mem::take(&mut self.computed) {
+            let all = self.prefill..self.engines.len();
+            let at = all.min_by_key(|&at| Load::of(&self.engines[at]).requests);
+            let at = at.expect("there is one beside those that compute prompts");
+            self.report.decoded_by[request] = at as u32;
+            is_due[at] |= !self.runs[at];
+            let record = RequestRecord { fate: Fate::Unfinished, ..record };
+            if let Some(rejected) = self.engines[at].arrive_computed(request, record) {
+                self.report.requests[request] = rejected;
+                self.arrivals.ended(request, now);
+            }
+        }
+    }
+
     /// A request that has arrived goes to an engine.
     fn send(&mut self, arrival: Arrival, now: f64, is_due: &mut [bool]) {
         self.hear(now);
         let request = arrival.request;
-        let loads: Vec<Load> = self.engines.iter().map(Load::of).collect();
+        let choice = if self.prefill > 0 { self.prefill } else { self.engines.len() };
+        let loads: Vec<Load> = self.engines[..choice].iter().map(Load::of).collect();
         let session = self.trace.requests[request].session;
         let matched = match &self.feed {
             Some(feed) if self.routes.routing.wants_events() => {
-                feed.matched(self.prompts, request, loads.len())
+                feed.matched(self.prompts, request, self.engines.len())
             }
             _ => vec![0; loads.len()],
         };

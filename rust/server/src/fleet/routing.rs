@@ -37,7 +37,7 @@ impl Routing {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// Requests that run or wait.
-    requests: usize,
+    pub requests: usize,
     /// Tokens of their prompts that are to be computed, if nothing of those that wait is cached.
     tokens: u64,
 }

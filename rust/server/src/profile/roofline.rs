@@ -15,6 +15,8 @@ pub struct Roofline {
     pub kv_token: f64,
     /// The attention of one prompt token to one token.
     pub pair: f64,
+    /// What cards that serve together send one another for one token. Nothing overlaps it.
+    pub exchange: f64,
 }
 
 impl StepTime for Roofline {
@@ -23,5 +25,6 @@ impl StepTime for Roofline {
             + self.weights.max(f64::from(batch.num_tokens()) * self.token)
             + batch.kv_decode as f64 * self.kv_token
             + batch.prefill_pairs as f64 * self.pair
+            + f64::from(batch.num_tokens()) * self.exchange
     }
 }

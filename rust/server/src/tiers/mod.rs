@@ -39,13 +39,14 @@ use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
 use level::{Level, keys_of};
-use link::{Link, Way};
 use options::TierSet;
 use report::TierReport;
 use request::Known;
 use up::{Load, LoadId};
 
 pub(crate) use down::Room;
+pub(crate) use link::{Link, Way};
+pub(crate) use options::LinkOptions;
 pub(crate) use up::{Found, Landed};
 
 /// What a transfer is for.

@@ -24,8 +24,8 @@ impl Scheduler<'_> {
     pub fn find_below(&mut self, i: usize) -> Result<Below, Stopped> {
         let (size, limit) = (self.block_size, self.limit(i) as usize);
         let most = self.asked.keys.len().min(limit);
-        if self.is_swapped(i) {
-            self.ask_to_swap_in(i)?;
+        if self.is_swapped(i) || self.progress[i].is_handed {
+            self.ask_for_computed(i)?;
             return Ok(Below { most, ..Below::default() });
         }
         let Some(tiers) = &mut self.tiers else { return Ok(Below::default()) };
@@ -72,7 +72,11 @@ impl Scheduler<'_> {
         one: Running,
         given: &Allocation,
         Below { most, found }: Below,
+        now: f64,
     ) -> Result<Option<Running>, Stopped> {
+        if self.progress[one.request].is_handed {
+            return self.receive(one, given, now);
+        }
         let mut landed = Some(Landed::default());
         if let Some(tiers) = &mut self.tiers {
             let known = known(&self.asked);

@@ -2,7 +2,6 @@
 //!
 //! The pages are copied before the step that follows: it writes to their blocks.
 
-use kvframe_core::manager::AllocStatus;
 use kvframe_core::pool::BlockId;
 use kvframe_core::{Allocation, Error, SeqId};
 
@@ -55,20 +54,6 @@ impl Scheduler<'_> {
     /// Whether the pages of request `i` are in host memory, since it was preempted.
     pub fn is_swapped(&self, i: usize) -> bool {
         self.tiers.as_ref().is_some_and(|tiers| tiers.is_swapped(i))
-    }
-
-    /// Asks for the blocks that a preempted sequence had, to be filled from its pages.
-    pub fn ask_to_swap_in(&mut self, i: usize) -> Result<(), Stopped> {
-        let (size, lost) = (self.block_size, self.progress[i].lost);
-        self.asked.external_until = lost / size * size;
-        // Slots for the last block's tokens, too, which no load brings.
-        self.asked.chunk = self.asked.chunk.saturating_add(lost % size);
-        if self.cache.manager.can_allocate(&self.asked)? != AllocStatus::Ok {
-            return Ok(());
-        }
-        let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens;
-        let until = pooled.max(self.asked.external_until).saturating_add(self.asked.chunk);
-        self.make_room((until.min(self.asked.until).div_ceil(size)).saturating_sub(pooled / size))
     }
 }
 

@@ -7,7 +7,7 @@ pub mod stack;
 use std::fmt::Write as _;
 
 use kvframe_core::policy::NAMES;
-use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions};
+use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions, Speculation};
 use proptest::prelude::*;
 
 pub const BLOCK: u32 = 4;
@@ -52,8 +52,13 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
     let preemption = prop::sample::select(preemptions.to_vec());
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), preemption, 0.25f64..4.0);
+    let drafted = (1u32..5, 0.0f64..=1.0, 0.0f64..0.3);
+    let drafts = prop::option::weighted(
+        0.3,
+        drafted.prop_map(|(drafts, accepted, cost)| Speculation { drafts, accepted, cost }),
+    );
     let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways).prop_map(|((policy, order), sizes, ways)| {
+    (chosen, sizes, ways, drafts).prop_map(|((policy, order), sizes, ways, speculation)| {
         let (closed_loop, generated, join, preemption, load) = ways;
         let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
         let options = ServerOptions {
@@ -65,6 +70,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
             cache_generated: generated,
             preemption,
             join,
+            speculation,
             ..ServerOptions::default()
         };
         Server { policy, blocks, options }
