@@ -32,6 +32,7 @@ import torch
 
 from kvframe.bench.build import build_name
 from kvframe.bench.results import now
+from kvframe.integrations.transformers.stepped import random_model
 from perf import batching_work as work
 from perf.batching_work import BLOCK, LARGE, MOVES, SMALL, Kind, Served, answer, engine, serve
 from perf.gpu import driver, short_name
@@ -198,7 +199,7 @@ def beside(of: Any, shape: Row) -> Row:
 
 def exact(kinds: Sequence[Kind]) -> list[Row]:
     """The crowd under each manager, in float32, and whether its answers are those of the first."""
-    small, vocab = work.model(SMALL, torch.float32), int(SMALL["vocab_size"])
+    small, vocab = random_model(SMALL, work.DEVICE, torch.float32), int(SMALL["vocab_size"])
     rows = rows_of(small, kinds, vocab, 8, 24, **CROWDED)
     later = rows_of(
         small, [Kind(None), HOST, SWAP], vocab, 8, 24, **CROWDED, use_async_batching=True
@@ -285,7 +286,7 @@ def main(names: tuple[str, ...], parts: tuple[str, ...], save: Path | None) -> N
     if "exact" in parts:
         kept("float32", exact([*kinds, AGAIN, SWAP]))
     vocab = LARGE["vocab_size"]
-    large = work.model(LARGE, torch.bfloat16) if set(parts) - {"exact"} else None
+    large = random_model(LARGE, work.DEVICE, torch.bfloat16) if set(parts) - {"exact"} else None
     if "first" in parts:
         first = [first_token(large, kind, vocab) for kind in (Kind(None), Kind("lru"))]
         first += [first_token(large, kind, vocab, gone=True) for kind in (Kind("lru"), HOST)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
 from transformers.generation.continuous_batching.input_outputs import ContinuousBatchingIOs
@@ -19,6 +19,7 @@ from transformers.generation.continuous_batching.offloading_manager import Offlo
 from kvframe.errors import CapacityError
 from kvframe.integrations.transformers import Cache, kvframe_blocks
 from kvframe.integrations.transformers.below import Below
+from kvframe.integrations.transformers.stepped import TINY
 
 DEVICE = "cuda"
 BLOCK = 32
@@ -30,15 +31,7 @@ LARGE = {
     "num_attention_heads": 32,
     "num_key_value_heads": 8,
 }
-SMALL = {
-    "vocab_size": 96,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-}
+SMALL = {**TINY, "initializer_range": 0.3}
 STOCK = "transformers' own"
 METHODS = (
     "allocate_blocks",
@@ -138,24 +131,6 @@ class Served:
     first: list[float] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=dict)
     page_bytes: int = 0
-
-
-def model(shape: dict[str, Any], dtype: torch.dtype) -> Any:
-    """A decoder of random weights, the same ones each time."""
-    torch.manual_seed(0)
-    torch.set_default_dtype(dtype)
-    config = LlamaConfig(
-        **shape,
-        max_position_embeddings=16_384,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=0,
-        attn_implementation="sdpa",
-    )
-    with torch.device(DEVICE):
-        made = LlamaForCausalLM(config).eval()
-    torch.set_default_dtype(torch.float32)
-    return made
 
 
 def conversations(

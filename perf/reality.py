@@ -43,14 +43,6 @@ PROFILE_BARS = {"median": 8.0, "worst": 20.0}
 """Per cent of a step's time."""
 SEED = 7
 """Of the steps that judge the shipped profile; its own were drawn with another."""
-LARGE = {
-    "vocab_size": 32_000,
-    "hidden_size": 4_096,
-    "intermediate_size": 14_336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
 
 Row = dict[str, Any]
 Keep = Callable[[Any], None]
@@ -63,6 +55,7 @@ def _large() -> Any:
     import torch
 
     from kvframe.integrations.transformers.stepped import random_model
+    from perf.batching_work import LARGE
 
     return random_model(LARGE, "cuda", torch.bfloat16)
 

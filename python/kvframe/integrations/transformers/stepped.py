@@ -32,7 +32,7 @@ step would take as long as the one before only where a batch of the very same si
 """
 
 
-def random_model(shape: dict[str, int], device: str, dtype: torch.dtype) -> Any:
+def random_model(shape: dict[str, Any], device: str, dtype: torch.dtype) -> Any:
     """A decoder of random weights, the same ones each time."""
     torch.manual_seed(0)
     before = torch.get_default_dtype()
