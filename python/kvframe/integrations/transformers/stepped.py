@@ -65,8 +65,6 @@ class Stepped:
         answer: Tokens of each answer.
     """
 
-    max_num_seqs = 256
-
     def __init__(
         self,
         model: Any,
@@ -79,6 +77,9 @@ class Stepped:
         answer: int,
     ) -> None:
         self.max_num_batched_tokens, self.longest, self.answer = budget, longest, answer
+        # A step reads no more KV than the pool has slots, and blocks that sequences share count for
+        # each of them: beyond so many, who comes in would hang on that.
+        self.max_num_seqs = max(blocks * block_size // longest, 1)
         self.vocab = model.config.vocab_size
         self._on_card = model.device.type == "cuda"
         generation = GenerationConfig(
@@ -88,6 +89,7 @@ class Stepped:
             block_size=block_size,
             num_blocks=blocks,
             max_batch_tokens=budget,
+            max_requests_per_batch=self.max_num_seqs,
             scheduler_type="fifo",
             safety_margin=0.0,
             use_async_batching=False,
