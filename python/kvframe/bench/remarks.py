@@ -16,6 +16,7 @@ LACKS = {
     "ttl": "durations that requests ask for; it has those of its options alone",
     "priority": "priorities",
     "session": "sessions",
+    "rr-evict": "sessions",
     "workload": "classes of requests",
     "next-use": "next uses",
 }
@@ -53,7 +54,7 @@ def _tried(rows: Rows) -> list[str]:
 
 
 def _lacks(name: str, rows: Rows) -> bool:
-    if name == "session":
+    if LACKS[name] == "sessions":
         return all((plan.source.facts.session < 0).all() for plan in rows)
     if name == "workload":
         return not any(plan.source.trace.classes for plan in rows)
