@@ -14,6 +14,12 @@ Row = Mapping[str, Any]
 BOUNDS = tuple(policy.name for policy in BUILTIN if policy.replay_only)
 """Policies that no engine can run: they know what comes."""
 
+SAVED = {"position": "compute_saved_position", "coder": "compute_saved_30b"}
+"""Objectives beside hit tokens, and the metrics of `kvframe bench run` that they are."""
+OPTION = "attention_blocks"
+BLOCKS = {"position": 1, "coder": 14}
+"""The option by which a policy weighs work, and its value for each objective: blocks are of 512."""
+
 NO_GAP = 0.0005
 """A smaller gap between lru and opt, as a share of the tokens, is nothing to measure by."""
 

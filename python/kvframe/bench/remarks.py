@@ -28,6 +28,18 @@ _EVICT = 5
 
 def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
     """Sentences on a run; policies are named once for all traces and sizes."""
+    told = [
+        f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
+        for (one, other), count in alike(rows, outcomes).items()
+    ]
+    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
+    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+
+
+def alike(rows: Rows, outcomes: Outcomes) -> dict[tuple[str, str], int]:
+    """Pairs of policies, by their labels, that evicted the same blocks wherever both evicted any,
+    and at how many sizes that was.
+    """
     same: dict[tuple[str, str], int] = {}
     differ: set[tuple[str, str]] = set()
     for group in grouped(rows).values():
@@ -36,13 +48,7 @@ def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
                 same[pair] = same.get(pair, 0) + equal
             else:
                 differ.add(pair)
-    told = [
-        f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
-        for (one, other), count in same.items()
-        if (one, other) not in differ
-    ]
-    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
-    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+    return {pair: count for pair, count in same.items() if pair not in differ}
 
 
 def _cells(count: int) -> str:
