@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -79,28 +80,32 @@ def _pairs(rows: Mapping[Plan, Cell], outcomes: Outcomes) -> dict[tuple[str, str
             by_place.setdefault((plan.capacity, plan.source.arrival_seed), []).append(plan)
     found: dict[tuple[str, str], int] = {}
     apart: set[tuple[str, str]] = set()
+    logs: dict[Plan, bytes] = {}
     for plans in by_place.values():
         for one, other in combinations(plans, 2):
             pair = one.label, other.label
             if pair in apart or not (rows[one].evictions or rows[other].evictions):
                 continue
-            if _alike(one, other, rows, outcomes):
+            if _alike(one, other, rows, outcomes, logs):
                 found[pair] = found.get(pair, 0) + 1
             else:
                 apart.add(pair)
     return found | dict.fromkeys(apart, 0)
 
 
-def _alike(one: Plan, other: Plan, rows: Rows, outcomes: Outcomes) -> bool:
+def _alike(one: Plan, other: Plan, rows: Rows, outcomes: Outcomes, logs: dict[Plan, bytes]) -> bool:
     if rows[one].evictions != rows[other].evictions:
         return False
     if not np.array_equal(outcomes[one].hit_tokens, outcomes[other].hit_tokens):
         return False
-    return bool(np.array_equal(_evicted(one), _evicted(other)))
+    for plan in (one, other):
+        if plan not in logs:
+            logs[plan] = _evicted(plan)
+    return logs[one] == logs[other]
 
 
-def _evicted(plan: Plan) -> np.ndarray:
-    """The blocks that a replay evicts, in order."""
+def _evicted(plan: Plan) -> bytes:
+    """A digest of the blocks that a replay evicts, in order: each policy is replayed once."""
     size, gate, matcher = plan.source.trace.block_size, plan.admission, plan.matcher
     policy, options = plan.policy.engine_policy(size)
     admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
@@ -115,5 +120,4 @@ def _evicted(plan: Plan) -> np.ndarray:
         admission_options=gate_options,
         matcher=matcher.engine_policy(size) if matcher is not None else None,
     )["events"]
-    blocks: np.ndarray = events["block"][events["kind"] == _EVICT]
-    return blocks
+    return blake2b(events["block"][events["kind"] == _EVICT].tobytes()).digest()
