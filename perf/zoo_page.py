@@ -201,7 +201,7 @@ def sources(rows: Sequence[Row]) -> str:
                 ("random-quick-demotion", "hit"),
             ),
             (
-                "ARC, LeCaR and AsymCache in 2609.28870: AsymCache, hit tokens",
+                "AsymCache (2606.02964) as 2609.28870 has it, hit tokens",
                 "about LRU or a little worse",
                 ("asymcache", "hit"),
             ),
