@@ -3,7 +3,8 @@
 A manager full of cached prefixes admits requests of 64 new blocks: each admission needs 64 victims,
 which is one decision. Its time less that under the built-in lru is the decision's cost: for a
 batched policy gathering candidates and columns, its own NumPy calls, choosing 64. The clock is the
-thread's own. Then hit rates: what a window loses.
+thread's own. Then hit rates: what a window loses; and how many requests a second a replay serves
+under a policy in Python, one call of its `score` a decision.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from kvframe import CacheConfig, Config, EvictionConfig, EvictionPolicy, KVCache
 from kvframe.bench.traces import load
 from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
-from kvframe.drivers.eviction import driver
+from kvframe.drivers.eviction import EvictionDriver, driver
 from kvframe.policies import BatchedEviction, Candidates
 from kvframe.registry import Loaded
 from perf.measure import MICRO, Sample, per_call, quiet
@@ -41,6 +42,8 @@ TWICE = 2.0
 """A native policy's admission may cost so many times the built-in one's."""
 BAR = "batched, window 256", "batched floats, window 256"
 """The forms that have to keep below that share: of integers, as columns are, and of floats."""
+REQUESTS = 25_000
+"""A replay under such a policy serves so many requests a second."""
 VICTIMS, SIZE = 64, 16
 POOLS = (1_000, 10_000, 100_000)
 WINDOWS = (64, 256, 1_024, 0)
@@ -210,13 +213,59 @@ def hit_rates(trace_name: str, capacities: list[int], mode: str) -> list[dict[st
     return rows
 
 
+class Counted(Recent):
+    """How often a replay asks."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+        self.calls += 1
+        super().score(candidates, out)
+
+
+def seconds(trace: _core.Trace, policy: type[BatchedEviction] | None, capacity: int) -> float:
+    """CPU time of a replay; under lru if there is no policy."""
+    made: Any = "lru"
+    if policy is not None:
+        made = driver(found(policy), Terms(trace.block_size))
+    start = time.thread_time()
+    _core.replay(trace, made, capacity, "engine")
+    return time.thread_time() - start
+
+
+def replays(traces: dict[str, tuple[int, ...]], rounds: int) -> list[dict[str, Any]]:
+    """Requests a second of CPU time under lru and `Recent`, and how often that was asked."""
+    rows = []
+    for name, capacities in traces.items():
+        trace = load(name).trace
+        trace.prepare("engine")
+
+        for capacity in capacities:
+            asked = driver(found(Counted), Terms(trace.block_size))
+            assert isinstance(asked, EvictionDriver)
+            _core.replay(trace, asked, capacity, "engine")
+            row = {"trace": name, "capacity_blocks": capacity}
+            for what, policy in (("lru", None), ("batched", Recent)):
+                best = min(seconds(trace, policy, capacity) for _ in range(rounds))
+                row[f"{what}_requests_a_second"] = trace.requests / best
+            calls = cast(Counted, asked.policy).calls
+            rows.append({**row, "calls_a_request": calls / trace.requests})
+    return rows
+
+
 def rate(replayed: dict[str, Any]) -> float:
     """Token hit rate."""
     return float(replayed["hit_tokens"] / replayed["input_tokens"])
 
 
-def show(costs: list[dict[str, Any]], rates: list[dict[str, Any]], least: dict[str, float]) -> str:
-    """Both tables, and whether the bars hold."""
+def show(
+    costs: list[dict[str, Any]],
+    rates: list[dict[str, Any]],
+    least: dict[str, float],
+    speeds: list[dict[str, Any]],
+) -> str:
+    """The tables, and whether the bars hold."""
     head = ["blocks", "policy", "µs an admission", "µs a decision", "of a 200 µs step", "times lru"]
     cells = [
         [
@@ -249,14 +298,28 @@ def show(costs: list[dict[str, Any]], rates: list[dict[str, Any]], least: dict[s
     native = [row["times_builtin_lru"] for row in costs if row["policy"] == "native, own order"]
     if native:
         verdict += f"\nnative, own order: {max(native):.2f} times built in; the bar is {TWICE:.0f}"
-    return f"{table(head, cells)}\n\n{verdict}\n\n{table(head_rates, cells_rates)}"
+    head_speeds = ["trace", "blocks", "lru, requests/s", "batched, requests/s", "calls a request"]
+    cells_speeds = [
+        [
+            row["trace"],
+            f"{row['capacity_blocks']:,}",
+            f"{row['lru_requests_a_second']:,.0f}",
+            f"{row['batched_requests_a_second']:,.0f}",
+            f"{row['calls_a_request']:.2f}",
+        ]
+        for row in speeds
+    ]
+    slowest = min(row["batched_requests_a_second"] for row in speeds)
+    verdict_speeds = f"{slowest:,.0f} requests a second at least; the bar is {REQUESTS:,}"
+    parts = table(head, cells), verdict, table(head_rates, cells_rates)
+    return "\n\n".join([*parts, table(head_speeds, cells_speeds), verdict_speeds])
 
 
 def main() -> int:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(prog="python -m perf.policies", description=__doc__)
     parser.add_argument(
-        "--json", action="store_true", help="print an object: costs, rates, floor_us"
+        "--json", action="store_true", help="print an object: costs, rates, replays, floor"
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
@@ -269,13 +332,19 @@ def main() -> int:
     least = floor(256)
     capacities = asked.capacity or ([1_000] if asked.quick else [2_000, 8_000, 32_000])
     rates = hit_rates(asked.trace, capacities, "engine")
+    of = {"conversation": (2_000, 8_000), "synthetic": (2_000, 8_000), "agent": (4_000, 16_000)}
+    speeds = replays({"synthetic": (2_000,)} if asked.quick else of, 1 if asked.quick else 3)
     if asked.save:
-        more = {"rates": rates, "rounds": asked.rounds, "floor": least}
+        more = {"rates": rates, "replays": speeds, "rounds": asked.rounds, "floor": least}
         print(save("policies", [], costs, **more), file=sys.stderr)
     if asked.json:
-        print(json.dumps({"costs": costs, "rates": rates, "floor": least}, indent=2))
+        print(
+            json.dumps(
+                {"costs": costs, "rates": rates, "replays": speeds, "floor": least}, indent=2
+            )
+        )
     else:
-        print(show(costs, rates, least))
+        print(show(costs, rates, least, speeds))
     return 0
 
 

@@ -16,18 +16,22 @@ import argparse
 import json
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvframe import _core
 from kvframe.bench.job import Job, Request
+from kvframe.bench.policies import expand
+from kvframe.bench.remarks import alike
 from kvframe.bench.traces import load
+from kvframe.policies.builtin import BUILTIN
+from kvframe.registry import Registry
 from perf.cells import CAPACITIES
 from perf.peers import Peer
 from perf.results import FOLDER, save, warn_debug
-from perf.zoo_page import page
+from perf.zoo_page import BLOCKS, OPTION, SAVED, page
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "zoo.md"
 
@@ -55,30 +59,59 @@ OPTIONS = {"gdsf": {"attention_blocks": 2**32 - 1}}
 """Blocks that all cost the same, as they do there."""
 
 
-def zoo(traces: dict[str, tuple[int, ...]], policies: str, mode: str) -> Iterator[dict[str, Any]]:
-    """The cells of ``kvframe bench run`` with these policies, trace after trace."""
-    for trace, capacities in traces.items():
-        job = Job(
-            Request(
-                traces=(trace,),
-                policies=(policies,),
-                capacities=tuple(map(str, capacities)),
-                modes=(mode,),
-                quiet=True,
-            )
+class Measured(NamedTuple):
+    """Cells of a trace, and pairs of policies that evicted the same blocks in all of them."""
+
+    rows: list[dict[str, Any]]
+    same: list[list[str]]
+
+
+def zoo(trace: str, capacities: tuple[int, ...], policies: Sequence[str], mode: str) -> Measured:
+    """The cells of ``kvframe bench run`` with these policies."""
+    job = Job(
+        Request(
+            traces=(trace,),
+            policies=policies,
+            capacities=tuple(map(str, capacities)),
+            modes=(mode,),
+            quiet=True,
         )
-        print(f"{trace}: {len(job.plans)} cells", file=sys.stderr)
-        for cell in job.run(()).cells.values():
-            yield {
-                "trace": cell.trace,
-                "policy": cell.policy,
-                "capacity": cell.capacity_blocks,
-                "hit": round(cell.token_hit_rate, 6),
-                "hit_last_half": round(
-                    cell.hit_tokens_last_half / max(cell.input_tokens_last_half, 1), 6
-                ),
-                "gap_closed": cell.gap_closed and round(cell.gap_closed, 4),
-            }
+    )
+    print(f"{trace}: {len(job.plans)} cells", file=sys.stderr)
+    outcome = job.run(())
+    rows = [
+        {
+            "trace": cell.trace,
+            "policy": cell.policy,
+            "capacity": cell.capacity_blocks,
+            "hit": round(cell.token_hit_rate, 6),
+            "hit_last_half": round(
+                cell.hit_tokens_last_half / max(cell.input_tokens_last_half, 1), 6
+            ),
+            "gap_closed": cell.gap_closed and round(cell.gap_closed, 4),
+            **{name: rounded(cell.metrics[metric]) for name, metric in SAVED.items()},
+        }
+        for cell in outcome.cells.values()
+    ]
+    plain = {plan: cell for plan, cell in outcome.cells.items() if ":" not in plan.label}
+    return Measured(rows, [[trace, *pair] for pair in alike(plain, outcome.requests)])
+
+
+def rounded(share: float | None) -> float | None:
+    """In the digits of the record."""
+    return None if share is None else round(share, 6)
+
+
+def with_costs(policies: Iterable[str]) -> list[str]:
+    """Each policy; one that weighs work also with the work of each objective."""
+    known = {policy.name: policy.options for policy in BUILTIN}
+    found = []
+    for name in policies:
+        options = known.get(name)
+        found.append(name)
+        if options is not None and OPTION in options.__struct_encode_fields__:
+            found += [f"{name}:{OPTION}={blocks}" for blocks in BLOCKS.values()]
+    return found
 
 
 def stream(trace: _core.Trace) -> list[int]:
@@ -172,17 +205,21 @@ def main() -> int:
     asked = parser.parse_args()
     if not asked.page:
         warn_debug()
+        names = asked.policy.split(",") if asked.policy else expand(["all"], Registry())[0]
+        cells = with_costs([*names, "lru", "opt"])
+        found = [zoo(trace, sizes, cells, "engine") for trace, sizes in CAPACITIES.items()]
+        rows = [row for measured in found for row in measured.rows]
+        same = [pair for measured in found for pair in measured.same]
         if asked.policy:
-            rows = list(zoo(CAPACITIES, f"{asked.policy},lru,opt", "engine"))
-            rows = replaced(last_record()["rows"], rows)
-        else:
-            rows = list(zoo(CAPACITIES, "all", "engine"))
+            before = last_record()
+            rows = replaced(before["rows"], rows)
+            same += [pair for pair in before["same"] if pair not in same and not {*pair} & {*names}]
         if asked.libcachesim:
             peer, beside = compared(CAPACITIES, asked.libcachesim, LIBCACHESIM)
         else:
             before = last_record()
             peer, beside = before["versions"]["peers"][0], before["beside"]
-        save("zoo", [peer], rows, beside=beside)
+        save("zoo", [peer], rows, beside=beside, same=same)
     PAGE.write_text(page(last_record()))
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kvframe.policies.builtin import BUILTIN
@@ -13,6 +13,12 @@ from perf.table import table
 Row = Mapping[str, Any]
 BOUNDS = tuple(policy.name for policy in BUILTIN if policy.replay_only)
 """Policies that no engine can run: they know what comes."""
+
+SAVED = {"position": "compute_saved_position", "coder": "compute_saved_30b"}
+"""Objectives beside hit tokens, and the metrics of `kvframe bench run` that they are."""
+OPTION = "attention_blocks"
+BLOCKS = {"position": 1, "coder": 14}
+"""The option by which a policy weighs work, and its value for each objective: blocks are of 512."""
 
 NO_GAP = 0.0005
 """A smaller gap between lru and opt, as a share of the tokens, is nothing to measure by."""
@@ -31,6 +37,23 @@ behind it are in `perf/results` ({date}, kvframe {kvframe}). All options are at 
 [default-policy.md](../explanation/default-policy.md) how `foresight` works. Compare figures within
 a column. Policies that need what these traces lack (sessions in two of the three, priorities,
 agent graphs) show only what they do without it.
+
+Two objectives are shown: hit tokens, and compute saved, which are the hit tokens weighted by what
+it takes to compute them ([metrics](bench.md#metrics)): *30B coder* is the published cost of a
+block, 865 + 2 p, and *position* that of attention alone, p + 1. A policy that weighs work
+(`attention_blocks`) is told the cost that it is ranked by.
+"""
+
+OBJECTIVES = """\
+Both objectives, means over the capacities in percent, and the rank of each among the policies that
+an engine can run:
+"""
+
+SOURCES = """\
+## Beside the sources' figures
+
+What the papers say of their own traces, which do not ship, and what holds here: the least and the
+most over the capacities, in points over lru. Compute saved is by the 30B coder's cost.
 """
 
 BESIDE = """\
@@ -57,13 +80,21 @@ def page(record: Row) -> str:
     date, build = record["date"][:10], record["versions"]["kvframe"]
     parts = [HEAD.format(date=date, kvframe=build)]
     traces = list(dict.fromkeys(row["trace"] for row in record["rows"]))
+    plain = [row for row in record["rows"] if ":" not in row["policy"]]
     for trace in traces:
-        rows = [row for row in record["rows"] if row["trace"] == trace]
-        parts += [f"## {trace}\n", "Token hit rate in percent:\n", hit_rates(rows) + "\n"]
+        rows = [row for row in plain if row["trace"] == trace]
+        parts += [f"## {trace}\n", "Token hit rate in percent:\n", rates(rows, "hit") + "\n"]
         parts += ["Gap to the optimum closed, (policy - lru) / (opt - lru), in percent"]
         parts[-1] += f" (- where the gap is below {NO_GAP:.2%} of the tokens):\n"
         parts += [gaps(rows) + "\n"]
-    parts += [default_policy(record["rows"])]
+        told = {
+            name: told_costs([row for row in record["rows"] if row["trace"] == trace], name)
+            for name in SAVED
+        }
+        parts += ["Compute saved in percent, 30B coder:\n", rates(told["coder"], "coder") + "\n"]
+        parts += [OBJECTIVES, objectives({"hit": rows, **told}) + "\n"]
+        parts += [alike(pair for of, *pair in record["same"] if of == trace)]
+    parts += [default_policy(plain), SOURCES, sources(record["rows"]) + "\n"]
     if record["beside"]:
         parts += [BESIDE.format(peer=" ".join(record["versions"]["peers"]))]
         for trace in traces:
@@ -72,7 +103,129 @@ def page(record: Row) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def pivot(rows: Sequence[Row], text: Callable[[Row], str], but: Sequence[str] = ()) -> str:
+def told_costs(rows: Sequence[Row], objective: str) -> list[Row]:
+    """One row a policy and capacity: where it weighs work, told the cost of that objective."""
+    mark = f":{OPTION}={BLOCKS[objective]}"
+    told = {row["policy"].removesuffix(mark) for row in rows if row["policy"].endswith(mark)}
+    return [
+        {**row, "policy": row["policy"].removesuffix(mark)}
+        for row in rows
+        if row["policy"].endswith(mark) or (":" not in row["policy"] and row["policy"] not in told)
+    ]
+
+
+def objectives(rows: Mapping[str, Sequence[Row]]) -> str:
+    """Means over the capacities, ranked by each objective; the order is that of compute saved."""
+    means: dict[str, dict[str, float]] = {}
+    for objective, of in rows.items():
+        found: dict[str, list[float]] = defaultdict(list)
+        for row in of:
+            found[row["policy"]].append(row[objective])
+        means[objective] = {policy: sum(some) / len(some) for policy, some in found.items()}
+    ranks = {objective: ranked(of) for objective, of in means.items()}
+    order = sorted(means["coder"], key=lambda name: (name in BOUNDS, -means["coder"][name]))
+    lines = []
+    for policy in order:
+        line = [f"`{policy}`"]
+        for objective, of in means.items():
+            line += [f"{100 * of[policy]:.2f}", str(ranks[objective].get(policy, "-"))]
+        lines.append(line)
+    head = ["policy", "hit tokens", "rank", "position", "rank", "30B coder", "rank"]
+    return table(head, lines)
+
+
+def ranked(means: Mapping[str, float]) -> dict[str, int]:
+    """1 for the best that an engine can run; equal means share a rank."""
+    online = {policy: mean for policy, mean in means.items() if policy not in BOUNDS}
+    return {
+        policy: 1 + sum(other > mean for other in online.values())
+        for policy, mean in online.items()
+    }
+
+
+def alike(pairs: Iterable[Sequence[str]]) -> str:
+    """A sentence for each group of policies that evicted the same blocks at every capacity."""
+    groups: list[list[str]] = []
+    for pair in pairs:
+        group = next((group for group in groups if {*group} & {*pair}), None)
+        if group is None:
+            groups.append(list(pair))
+        else:
+            group += [name for name in pair if name not in group]
+    lines = [
+        ", ".join(f"`{name}`" for name in group[:-1])
+        + f" and `{group[-1]}` evicted the same blocks throughout."
+        for group in groups
+    ]
+    return "\n".join([*lines, ""] if lines else [])
+
+
+def sources(rows: Sequence[Row]) -> str:
+    """Published figures, and by how much the policy differs from another here."""
+    cells = {(row["trace"], row["policy"], row["capacity"]): row for row in rows}
+    traces = list(dict.fromkeys(row["trace"] for row in rows))
+
+    def beside_of(policy: str, objective: str, other: str = "lru") -> list[str]:
+        ends = []
+        for trace in traces:
+            points = [
+                100 * (row[objective] - cells[trace, other, size][objective])
+                for (of, name, size), row in cells.items()
+                if (of, name) == (trace, policy) and (trace, other, size) in cells
+            ]
+            ends.append(f"{min(points):+.1f} to {max(points):+.1f}")
+        return ends
+
+    coder = f":{OPTION}={BLOCKS['coder']}"
+    lines = [
+        [what, theirs, *beside_of(*ours)]
+        for what, theirs, ours in (
+            (
+                "RandomCompute (2609.28870), compute saved",
+                "+10.4 over LRU at 24 GiB (63.8 %)",
+                (f"random-compute{coder}", "coder"),
+            ),
+            (
+                "the same beside the Belady that hits most",
+                "more",
+                (f"random-compute{coder}", "coder", "opt"),
+            ),
+            (
+                "PartialNodeRandomCompute (2609.28870), compute saved",
+                "+0.9 with 128 nodes over 32",
+                (f"partial-node-random-compute{coder}", "coder"),
+            ),
+            (
+                "RandomQuickDemotion (2609.28870), hit tokens",
+                "depends on the trace",
+                ("random-quick-demotion", "hit"),
+            ),
+            (
+                "AsymCache (2606.02964) as 2609.28870 has it, hit tokens",
+                "about LRU or a little worse",
+                ("asymcache", "hit"),
+            ),
+            (
+                "RR-Evict (2609.32278), hit tokens",
+                "P99 TTFT up to -75 %; hits not given",
+                ("rr-evict", "hit"),
+            ),
+            (
+                "Belady (2609.28870), hit tokens",
+                "+8 over LRU at 24 GiB",
+                ("opt-forced", "hit"),
+            ),
+        )
+    ]
+    return table(["source", "its figure", *traces], lines)
+
+
+def pivot(
+    rows: Sequence[Row],
+    text: Callable[[Row], str],
+    but: Sequence[str] = (),
+    objective: str = "hit",
+) -> str:
     """Policies down, best mean first and bounds last; capacities across."""
     cells: dict[str, dict[int | None, Row]] = defaultdict(dict)
     for row in rows:
@@ -81,7 +234,7 @@ def pivot(rows: Sequence[Row], text: Callable[[Row], str], but: Sequence[str] = 
     sizes = sorted({row["capacity"] for row in rows if row["capacity"] is not None})
 
     def rank(policy: str) -> tuple[bool, float]:
-        hits = [row["hit"] for row in cells[policy].values()]
+        hits = [row[objective] for row in cells[policy].values()]
         return policy in BOUNDS, -sum(hits) / len(hits)
 
     lines = []
@@ -92,19 +245,19 @@ def pivot(rows: Sequence[Row], text: Callable[[Row], str], but: Sequence[str] = 
     return table(["policy", *(f"{size:,}" for size in sizes)], lines)
 
 
-def hit_rates(rows: Sequence[Row]) -> str:
+def rates(rows: Sequence[Row], objective: str) -> str:
     """The best online policy of a column in bold."""
     best: dict[int, float] = defaultdict(float)
     for row in rows:
         if row["policy"] not in BOUNDS:
-            best[row["capacity"]] = max(best[row["capacity"]], row["hit"])
+            best[row["capacity"]] = max(best[row["capacity"]], row[objective])
 
     def text(row: Row) -> str:
-        value = f"{100 * row['hit']:.2f}"
+        value = f"{100 * row[objective]:.2f}"
         online = row["policy"] not in BOUNDS
-        return f"**{value}**" if online and row["hit"] == best[row["capacity"]] else value
+        return f"**{value}**" if online and row[objective] == best[row["capacity"]] else value
 
-    return pivot(rows, text)
+    return pivot(rows, text, objective=objective)
 
 
 def gaps(rows: Sequence[Row]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from click.testing import CliRunner
 
@@ -77,9 +78,23 @@ def test_a_small_trace_is_replayed_at_every_size() -> None:
         )
 
 
-@pytest.mark.parametrize("policy", ["fifo", "mq", "lfu", "foresight"])
+@pytest.mark.parametrize("policy", ["fifo", "mq", "lfu"])
 def test_between_replays_the_error_is_bounded_and_said(policy: str) -> None:
-    made = source(np.random.default_rng(4), 400)
+    off, error = interpolated(policy, 4)
+    assert off.max() <= error
+
+
+def test_what_was_seen_of_a_policy_that_learns_holds_at_nineteen_of_twenty_sizes() -> None:
+    """Foresight's curve has steps where it learnt otherwise: no few replays bound them all."""
+    within = [
+        off <= error for off, error in (interpolated("foresight", seed) for seed in range(4, 12))
+    ]
+    assert np.mean(within) >= 0.95
+
+
+def interpolated(policy: str, seed: int) -> tuple[npt.NDArray[np.float64], float]:
+    """How far off each rate of a curve is, and how far it is said to be."""
+    made = source(np.random.default_rng(seed), 400)
     lru = lru_curve(made, "engine")
     choices = [choose(policy, Registry())]
     (whole,) = replayed_curves(made, "engine", choices, lru)
@@ -90,9 +105,7 @@ def test_between_replays_the_error_is_bounded_and_said(policy: str) -> None:
     assert max(some.token_hit_rates) <= ceiling / made.trace.input_tokens
     off = np.abs(np.array(some.token_hit_rates) - whole.token_hit_rates)
     assert not off[np.isin(some.capacities, some.replayed)].any()
-    # Seen at sizes left out in turn. foresight learns from what it evicts: its curve has steps.
-    assert off.max() <= some.error * (1.5 if policy == "foresight" else 1)
-    assert (off <= some.error).mean() >= 0.95
+    return off, some.error
 
 
 def test_two_replays_say_nothing_of_what_lies_between() -> None:

@@ -273,6 +273,10 @@ def test_tiers_in_tables_rows_and_verdicts(bench: Command, again: Path, tmp_path
     told = [json.loads(row["tier_tokens"]) for row in rows]
     assert [set(one) for one in told] == [set()] * 3 + [{"host"}] * 3
     found = cells(bench, "serve", *asked)[1]
+    moved = found["tier_read_bytes"]["host"] + found["tier_written_bytes"]["host"]
+    rows_told = [line.split() for line in done.stdout.splitlines()]
+    (host,) = (row for row in rows_told if row[:3] == ["lru", "over", "host"] and row[4] == "host")
+    assert host[9] == f"{found['tier_hit_tokens']['host'] / moved * 1e9:,.0f}"
     assert sum(one["host"] for one in told[3:]) == found["tier_hit_tokens"]["host"] > 0
     assert found["tier_read_bytes"]["host"] == found["tier_hit_tokens"]["host"] * 131072
 

@@ -17,10 +17,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-engines.md"
 BEGIN = "<!-- written by: python -m tests.integrations.losses -->\n"
 END = "<!-- to here -->\n"
 
-CAPACITY, STEPS, LOADS = 12, 260, 2
+CAPACITY, STEPS, LOADS = 12, 260, 3
 TRIED = [fact for fact in FACTS if fact != "parents"]
 
-BY_PARENTS = frozenset({"foresight", "workload"})
+BY_PARENTS = frozenset({"foresight", "partial-node-random-compute", "workload"})
 """Policies that look at the block before one; no plug point tells which that is."""
 
 resolved = cache(resolve)

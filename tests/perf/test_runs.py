@@ -77,6 +77,9 @@ def test_policies_prints_costs_and_rates() -> None:
     assert min(costs.values()) > 0
     for row in printed["rates"]:
         assert row["window_0"] == row["lfu"]
+    for row in printed["replays"]:
+        assert 0 < row["calls_a_request"] < 1
+        assert row["lru_requests_a_second"] > row["batched_requests_a_second"] > 0
 
 
 def test_price_prints_what_foresight_costs_beside_lru() -> None:

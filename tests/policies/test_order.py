@@ -62,11 +62,12 @@ OPTIONS = {
     ("policy", "option"), [(policy, option) for policy in OPTIONS for option in OPTIONS[policy]]
 )
 def test_an_option_acts_and_its_twin_reads_it(policy: str, option: str) -> None:
-    """It changes a victim, if need be where the other options are at their highest."""
+    """It changes a victim, if need be where all others are at their highest, or lowest."""
     load = replace(traffic(-10, 500), capacity=10)
-    highest = {name: most for name, (_, most) in OPTIONS[policy].items() if name != option}
+    rest = {name: limits for name, limits in OPTIONS[policy].items() if name != option}
+    lowest, highest = ({name: of[end] for name, of in rest.items()} for end in (0, 1))
     acts = False
-    for others in ({}, highest):
+    for others in ({}, highest, lowest):
         default = evicted(policy, load, others)
         for value in OPTIONS[policy][option]:
             given = {**others, option: value}
@@ -106,6 +107,11 @@ LEAST, MOST = 1, 2**32 - 1
         ("slru-decay", {"protected_uses": 1, "debounce_ticks": MOST, "decay_ticks": 7}),
         ("marconi", {"alpha_percent": MOST, "attention_blocks": LEAST}),
         ("belady-compute", {"attention_blocks": LEAST}),
+        ("random-compute", {"samples": 3, "seed": 7}),
+        ("random-quick-demotion", {"samples": 3, "seed": MOST, "attention_blocks": LEAST}),
+        ("partial-node-random-compute", {"samples": 2, "chunk_blocks": 2}),
+        ("asymcache", {"attention_blocks": LEAST}),
+        ("rr-evict", {"chunk_blocks": 2}),
     ],
 )
 def test_options_at_their_limits_mean_what_they_say(policy: str, options: dict[str, int]) -> None:

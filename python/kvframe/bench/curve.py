@@ -42,7 +42,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
         token_hit_rates: At each of them.
         replayed: The capacities at which the trace was replayed; rates at others are interpolated.
         error: How far off interpolation was, at most, at those of ``replayed`` that lie between
-            two others, where only these two are known; 0 of an exact curve.
+            two others, where one or two in a row are left out; 0 of an exact curve.
     """
 
     policy: str
@@ -166,16 +166,17 @@ def replayed_curves(
 
 
 def _left_out(spots: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> float:
-    """The largest error if each value is interpolated from its two neighbours."""
-    inner = range(1, len(spots) - 1)
-    return max(
-        abs(
-            float(
-                values[at] - np.interp(spots[at], spots[[at - 1, at + 1]], values[[at - 1, at + 1]])
-            )
-        )
-        for at in inner
-    )
+    """The largest error if values are interpolated from those beside them: each alone, and each two
+    in a row. A step may fall between any two sizes; of the values on both its sides, one left out
+    alone shows half of it.
+    """
+    found = 0.0
+    for left in (1, 2):
+        for at in range(1, len(spots) - left):
+            out, ends = np.arange(at, at + left), [at - 1, at + left]
+            guessed = np.interp(spots[out], spots[ends], values[ends])
+            found = max(found, float(np.abs(values[out] - guessed).max()))
+    return found
 
 
 def _rate(source: Source, mode: str, choice: Choice, size: int) -> float:

@@ -53,8 +53,9 @@ class Request:
 
     ``details`` gives a table its details at every capacity, not only where they say most;
     ``first_screen`` is of one trace and mode. ``shard`` is (i, n): the i-th of n parts of the
-    cells, from 1. ``content`` keeps what the caches held over time. ``config`` says the policies,
-    the capacity and the further options of a manager, but for lists that are not empty here.
+    cells, from 1. ``content`` keeps what the caches held over time. ``seed`` is that of policies
+    which draw at random. ``config`` says the policies, the capacity and the further options of a
+    manager, but for lists that are not empty here.
     """
 
     traces: Sequence[str] = ("conversation",)
@@ -110,7 +111,9 @@ class Job:
         registry = Registry()
         names, broken = policies.expand(split_list(request.policies, "--policy"), registry)
         found = configured(request.config, registry)
-        choices = choose_all("eviction", names, registry)
+        if not 0 <= request.seed < 2**32:
+            raise ConfigError(f"--seed {request.seed}: must be between 0 and {2**32 - 1}")
+        choices = choose_all("eviction", names, registry, request.seed)
         gates = choose_all("admission", split_list(request.admissions, "--admission"), registry)
         indexes = choose_all("prefix", split_list(request.matchers, "--prefix"), registry)
         sizes = []

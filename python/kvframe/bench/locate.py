@@ -44,7 +44,7 @@ def locate(text: str, kind: Kind | None = None) -> tuple[Located, Registry]:
 
 @typing.overload
 def choose_all(
-    kind: typing.Literal["eviction"], texts: Iterable[str], registry: Registry
+    kind: typing.Literal["eviction"], texts: Iterable[str], registry: Registry, seed: int = ...
 ) -> list[Choice]: ...
 @typing.overload
 def choose_all(
@@ -54,24 +54,29 @@ def choose_all(
 def choose_all(
     kind: typing.Literal["prefix"], texts: Iterable[str], registry: Registry
 ) -> list[Matcher]: ...
-def choose_all(kind: Kind, texts: Iterable[str], registry: Registry) -> typing.Sequence[Located]:
+def choose_all(
+    kind: Kind, texts: Iterable[str], registry: Registry, seed: int = 0
+) -> typing.Sequence[Located]:
     """Resolve each text as `locate` does, once each; its label is the text.
 
     Args:
         kind: Of which kind they are.
         texts: Names that ``registry`` knows, or places.
         registry: Knows the installed policies.
+        seed: Of eviction policies with such an option, where a text does not give it.
 
     Raises:
         PluginError: As `locate`.
         ConfigError: As `locate`.
     """
-    return [_choose(kind, text, registry) for text in dict.fromkeys(texts)]
+    return [_choose(kind, text, registry, seed=seed) for text in dict.fromkeys(texts)]
 
 
-def _choose(kind: Kind, text: str, registry: Registry, label: str | None = None) -> Located:
+def _choose(
+    kind: Kind, text: str, registry: Registry, label: str | None = None, seed: int = 0
+) -> Located:
     if kind == "admission":
         return admissions.choose(text, registry, label)
     if kind == "prefix":
         return matchers.choose(text, registry, label)
-    return policies.choose(text, registry, label)
+    return policies.choose(text, registry, label, seed)

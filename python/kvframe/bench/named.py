@@ -60,11 +60,12 @@ class Named(Generic[D]):
         }
 
 
-def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
+def found(kind: Kind, text: str, registry: Registry, seed: int = 0) -> Chosen[Any]:
     """What ``text`` names: ``PLUGIN``, or ``PLUGIN:OPTION=VALUE[,OPTION=VALUE]``.
 
     PLUGIN is the name of an installed policy, or the place of one in the making, as
-    `kvframe.registry.places` has them: ``FILE.py:CLASS``, ``MODULE:CLASS``, ``MODULE``.
+    `kvframe.registry.places` has them: ``FILE.py:CLASS``, ``MODULE:CLASS``, ``MODULE``. ``seed`` is
+    that of a policy with an option of this name which ``text`` does not give; 0 leaves its default.
 
     Raises:
         PluginError: Not found, not to be imported, or no policy of the kind; or several.
@@ -78,6 +79,9 @@ def found(kind: Kind, text: str, registry: Registry) -> Chosen[Any]:
         else getattr(registry, kind)(name)
     )
     options = {key: EnvText(value) for key, value in given.items()}
+    schema = loaded.descriptor.options
+    if seed and schema is not None and "seed" in schema.__struct_encode_fields__:
+        options.setdefault("seed", EnvText(str(seed)))
     origins = OptionOrigins(f"{option} {cut(text, 60)}")
     return chosen(loaded, options, loaded.descriptor.name, origins, registry)
 

@@ -86,14 +86,14 @@ class Choice:
         return EnginePolicy(made, None)
 
 
-def choose(text: str, registry: Registry, label: str | None = None) -> Choice:
+def choose(text: str, registry: Registry, label: str | None = None, seed: int = 0) -> Choice:
     """Resolve ``name[:option=value,...]``, as `kvframe.bench.named.found` does.
 
     Raises:
         PluginError: no such policy; lists what was found and where from.
         ConfigError: an option the policy does not have, or a value it refuses.
     """
-    chosen: Chosen[EvictionPolicy] = found("eviction", text, registry)
+    chosen: Chosen[EvictionPolicy] = found("eviction", text, registry, seed)
     values = msgspec.to_builtins(chosen.options) if chosen.options is not None else {}
     if chosen.window is not None:
         values["window"] = chosen.window

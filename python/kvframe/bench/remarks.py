@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -16,6 +17,7 @@ LACKS = {
     "ttl": "durations that requests ask for; it has those of its options alone",
     "priority": "priorities",
     "session": "sessions",
+    "rr-evict": "sessions",
     "workload": "classes of requests",
     "next-use": "next uses",
 }
@@ -27,6 +29,18 @@ _EVICT = 5
 
 def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
     """Sentences on a run; policies are named once for all traces and sizes."""
+    told = [
+        f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
+        for (one, other), count in alike(rows, outcomes).items()
+    ]
+    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
+    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+
+
+def alike(rows: Rows, outcomes: Outcomes) -> dict[tuple[str, str], int]:
+    """Pairs of policies, by their labels, that evicted the same blocks wherever both evicted any,
+    and at how many sizes that was.
+    """
     same: dict[tuple[str, str], int] = {}
     differ: set[tuple[str, str]] = set()
     for group in grouped(rows).values():
@@ -35,13 +49,7 @@ def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
                 same[pair] = same.get(pair, 0) + equal
             else:
                 differ.add(pair)
-    told = [
-        f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
-        for (one, other), count in same.items()
-        if (one, other) not in differ
-    ]
-    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
-    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+    return {pair: count for pair, count in same.items() if pair not in differ}
 
 
 def _cells(count: int) -> str:
@@ -53,7 +61,7 @@ def _tried(rows: Rows) -> list[str]:
 
 
 def _lacks(name: str, rows: Rows) -> bool:
-    if name == "session":
+    if LACKS[name] == "sessions":
         return all((plan.source.facts.session < 0).all() for plan in rows)
     if name == "workload":
         return not any(plan.source.trace.classes for plan in rows)
@@ -72,28 +80,32 @@ def _pairs(rows: Mapping[Plan, Cell], outcomes: Outcomes) -> dict[tuple[str, str
             by_place.setdefault((plan.capacity, plan.source.arrival_seed), []).append(plan)
     found: dict[tuple[str, str], int] = {}
     apart: set[tuple[str, str]] = set()
+    logs: dict[Plan, bytes] = {}
     for plans in by_place.values():
         for one, other in combinations(plans, 2):
             pair = one.label, other.label
             if pair in apart or not (rows[one].evictions or rows[other].evictions):
                 continue
-            if _alike(one, other, rows, outcomes):
+            if _alike(one, other, rows, outcomes, logs):
                 found[pair] = found.get(pair, 0) + 1
             else:
                 apart.add(pair)
     return found | dict.fromkeys(apart, 0)
 
 
-def _alike(one: Plan, other: Plan, rows: Rows, outcomes: Outcomes) -> bool:
+def _alike(one: Plan, other: Plan, rows: Rows, outcomes: Outcomes, logs: dict[Plan, bytes]) -> bool:
     if rows[one].evictions != rows[other].evictions:
         return False
     if not np.array_equal(outcomes[one].hit_tokens, outcomes[other].hit_tokens):
         return False
-    return bool(np.array_equal(_evicted(one), _evicted(other)))
+    for plan in (one, other):
+        if plan not in logs:
+            logs[plan] = _evicted(plan)
+    return logs[one] == logs[other]
 
 
-def _evicted(plan: Plan) -> np.ndarray:
-    """The blocks that a replay evicts, in order."""
+def _evicted(plan: Plan) -> bytes:
+    """A digest of the blocks that a replay evicts, in order: each policy is replayed once."""
     size, gate, matcher = plan.source.trace.block_size, plan.admission, plan.matcher
     policy, options = plan.policy.engine_policy(size)
     admission, gate_options = gate.engine_policy(size) if gate is not None else (None, None)
@@ -108,5 +120,4 @@ def _evicted(plan: Plan) -> np.ndarray:
         admission_options=gate_options,
         matcher=matcher.engine_policy(size) if matcher is not None else None,
     )["events"]
-    blocks: np.ndarray = events["block"][events["kind"] == _EVICT]
-    return blocks
+    return blake2b(events["block"][events["kind"] == _EVICT].tobytes()).digest()

@@ -226,7 +226,8 @@ def bench(context: click.Context) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Recorded in DIR/run.json. The shipped policies are deterministic and need no seed.",
+    help="Of policies that draw at random (those with an option of this name), unless PLUGIN says "
+    "its own.",
 )
 @click.option("--quiet", is_flag=True, help="No progress and no remarks on stderr.")
 @click.pass_context

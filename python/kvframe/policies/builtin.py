@@ -159,6 +159,31 @@ BUILTIN = (
         source="Vietri et al., HotStorage 2018",
     ),
     _policy(
+        "random-compute",
+        "of a sample the least recompute cost by age first",
+        source="RandomCompute: arXiv 2609.28870",
+    ),
+    _policy(
+        "random-quick-demotion",
+        "of a sample the fewest uses by age and recompute cost first, unused ones sooner",
+        source="RandomQuickDemotion: arXiv 2609.28870",
+    ),
+    _policy(
+        "partial-node-random-compute",
+        "as random-compute; the tail of the node that is drawn loses a chunk",
+        source="PartialNodeRandomCompute: arXiv 2609.28870",
+    ),
+    _policy(
+        "asymcache",
+        "least recompute cost by a chance of reuse that falls with idle time first",
+        source="AsymCache: arXiv 2606.02964",
+    ),
+    _policy(
+        "rr-evict",
+        "idle agents in turn lose a chunk of their tails",
+        source="RR-Evict: arXiv 2609.32278",
+    ),
+    _policy(
         "marconi",
         "lowest recency plus work saved first",
         source="Marconi: Pan et al., MLSys 2025",

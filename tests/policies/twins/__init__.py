@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import foresight, keys, lecar, lists, returns, tinylfu
+from . import draws, foresight, keys, lecar, lists, returns, tinylfu
 from .base import Block, Twin, Use
 
 __all__ = ["TWINS", "Block", "Twin", "Use"]
@@ -35,6 +35,11 @@ TWINS: dict[str, type[Twin]] = {
     "lirs": lists.Lirs,
     "w-tinylfu": tinylfu.WTinyLfu,
     "lecar": lecar.Lecar,
+    "random-compute": draws.RandomCompute,
+    "random-quick-demotion": draws.RandomQuickDemotion,
+    "partial-node-random-compute": draws.PartialNodeRandomCompute,
+    "asymcache": draws.AsymCache,
+    "rr-evict": draws.RrEvict,
     "marconi": keys.Marconi,
     "workload": returns.Workload,
     "session": returns.Session,

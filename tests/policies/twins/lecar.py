@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .base import Block, Keys, Ranking, Use
+from .draws import Dice
 
 EPSILON = 1e-10
 
@@ -17,16 +18,8 @@ class Lecar(Ranking):
         self.trust = {"recency": 0.5, "frequency": 0.5}
         self.gone = {"recency": Keys(), "frequency": Keys()}
         self.time = 0
-        self.dice = 0
+        self.dice = Dice(options["seed"])
         self.blamed = ""
-
-    def throw(self) -> float:
-        """The next number of splitmix64, below 1."""
-        self.dice = (self.dice + 0x9E3779B97F4A7C15) % 2**64
-        x = self.dice
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-        return ((x ^ (x >> 31)) >> 11) / 2**53
 
     def missed(self, key: tuple[int, int]) -> None:
         for expert, gone in self.gone.items():
@@ -46,7 +39,7 @@ class Lecar(Ranking):
         self.blamed = ""
         if recent is frequent:
             return recent
-        self.blamed = "recency" if self.throw() < self.trust["recency"] else "frequency"
+        self.blamed = "recency" if self.dice.share() < self.trust["recency"] else "frequency"
         return recent if self.blamed == "recency" else frequent
 
     def evicted(self, block: Block) -> None:

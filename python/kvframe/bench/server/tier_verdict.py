@@ -128,20 +128,20 @@ def _shares(cell: ServerCell) -> dict[str, float]:
 
 def tier_table(cells: Sequence[ServerCell]) -> Table:
     """What each tier gave, and what it took."""
-    header = ["policy", "load", "tier", "hit", "tokens found", "GB up", "GB down", "pays from"]
-    header += ["dropped", "stalled s"]
+    header = ["policy", "load", "tier", "hit", "tokens found", "GB up", "GB down"]
+    header += ["tokens a GB", "pays from", "dropped", "stalled s"]
     table = Table("What the tiers do", header)
     for cell in cells:
         shares = _shares(cell)
         for name, tokens in cell.tier_hit_tokens.items():
             row = [cell.policy, f"{cell.load:g}", name, f"{shares[name]:.4f}", f"{tokens:,}"]
             if name not in cell.tier_read_bytes:
-                table.rows.append([*row, *["-"] * 3, f"{cell.tier_dropped_pages:,}",
+                table.rows.append([*row, *["-"] * 4, f"{cell.tier_dropped_pages:,}",
                                    short(cell.stalled_seconds)])  # fmt: skip
                 continue
             pays = cell.tier_break_even[name]
-            row += [short(cell.tier_read_bytes[name] / 1e9)]
-            row += [short(cell.tier_written_bytes[name] / 1e9)]
+            up, down = cell.tier_read_bytes[name] / 1e9, cell.tier_written_bytes[name] / 1e9
+            row += [short(up), short(down), f"{tokens / (up + down):,.0f}" if up + down else "-"]
             row += ["never" if pays is None else f"{pays:,} tokens", "-", "-"]
             table.rows.append(row)
     return table

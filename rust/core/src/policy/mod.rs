@@ -6,8 +6,9 @@
 //!
 //! A policy that is one formula implements [`Formula`]. One that ranks blocks with state of its own
 //! implements [`Rank`]: [`RankOrder`], a heap over the evictable leaves, gives the order. One with lists
-//! of its own implements [`Classes`], and [`ClassHeads`] gives the order. Only `lru`, `foresight`, `lecar` and policies
-//! outside the core implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
+//! of its own implements [`Classes`], and [`ClassHeads`] gives the order. One that weighs what it draws at random
+//! implements [`Weighed`] for [`Sampled`]. Only `lru`, `foresight`, `lecar`, `asymcache` and policies outside the
+//! core implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
 //! which is empty (`impl Consulted for X {}`) for a policy of the core.
 //!
 //! | | |
@@ -311,6 +312,11 @@ pub const POLICIES: &[Builtin<Box<dyn Eviction>>] = &[
     classed::<Lirs>("lirs"),
     classed::<WTinyLfu>("w-tinylfu"),
     alone::<Lecar>("lecar"),
+    alone::<RandomCompute>("random-compute"),
+    alone::<RandomQuickDemotion>("random-quick-demotion"),
+    alone::<PartialNodeRandomCompute>("partial-node-random-compute"),
+    alone::<AsymCache>("asymcache"),
+    classed::<RrEvict>("rr-evict"),
     classed::<Marconi>("marconi"),
     classed::<Workload>("workload"),
     classed::<Session>("session"),

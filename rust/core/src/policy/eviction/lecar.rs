@@ -2,10 +2,12 @@
 //! trusted less (Vietri et al., `HotStorage` 2018).
 
 use crate::hash::Key;
+use crate::policy::adapters::dice::{Dice, SEED};
 use crate::policy::adapters::ghosts::Ghosts;
 use crate::policy::adapters::rank_order::pack;
 use crate::policy::{
-    Access, BlockAccess, Eviction, Lfu, Rank, RankOrder, RemovalCause, View, grow,
+    Access, BlockAccess, Configured, Eviction, Lfu, PolicyOption, PolicyOptions, Rank, RankOrder,
+    RemovalCause, View, grow,
 };
 use crate::pool::{BlockId, Pool};
 
@@ -57,35 +59,28 @@ pub struct Lecar {
     ghosts: [Ghosts<u64>; 2],
     trust: [f64; 2],
     time: u64,
-    dice: u64,
+    dice: Dice,
     /// Whose choice the last victim was, if not that of both.
     blamed: Option<usize>,
 }
 
-impl Default for Lecar {
-    fn default() -> Self {
+impl Configured for Lecar {
+    const OPTIONS: &'static [PolicyOption] = &[SEED];
+
+    fn with(options: PolicyOptions<'_>) -> Self {
         Self {
             recent: RankOrder::new(Recency::default()),
             frequent: RankOrder::new(Lfu::default()),
             ghosts: [Ghosts::default(), Ghosts::default()],
             trust: [0.5; 2],
             time: 0,
-            dice: 0,
+            dice: Dice::of(options.get(&SEED)),
             blamed: None,
         }
     }
 }
 
 impl Lecar {
-    /// A number from 0 on, below 1 (splitmix64).
-    fn throw(&mut self) -> f64 {
-        self.dice = self.dice.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.dice;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// `expert` had something evicted that was asked for again after `time` block accesses.
     fn blame(&mut self, expert: usize, time: u64, capacity: f64) {
         let regret = DISCOUNT.powf(time as f64 / capacity);
@@ -147,7 +142,7 @@ impl Eviction for Lecar {
             self.blamed = None;
             return Some(recent);
         }
-        let expert = if self.throw() < self.trust[RECENCY] { RECENCY } else { FREQUENCY };
+        let expert = if self.dice.share() < self.trust[RECENCY] { RECENCY } else { FREQUENCY };
         self.blamed = Some(expert);
         Some([recent, frequent][expert])
     }
