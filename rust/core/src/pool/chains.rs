@@ -160,7 +160,9 @@ impl Pool {
         }
         self.cached += blocks.len() as u32;
         if let Some(ledger) = &mut self.ledger {
-            blocks.iter().for_each(|&block| ledger.cached(block));
+            for &block in blocks {
+                ledger.cached(block);
+            }
         }
         true
     }

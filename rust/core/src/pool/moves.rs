@@ -97,7 +97,9 @@ impl Pool {
             self.blocks[*slot as usize] = LENT;
         }
         if let Some(ledger) = &mut self.ledger {
-            out.iter().for_each(|&block| ledger.took(block));
+            for &block in out.iter() {
+                ledger.took(block);
+            }
         }
     }
 

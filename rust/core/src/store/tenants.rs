@@ -69,7 +69,7 @@ impl Store {
 
     /// Blocks that may be evicted ahead of need.
     pub(crate) fn evictable_ahead(&self) -> u32 {
-        self.pool.ledger().map_or_else(|| self.pool.cached(), |ledger| ledger.evictable())
+        self.pool.ledger().map_or_else(|| self.pool.cached(), Ledger::evictable)
     }
 
     /// Asks for the policies of all tenants that lose blocks if `tenant` takes `needed`.
@@ -117,7 +117,7 @@ impl Store {
 
     fn losses_ahead(&self, n: u32) -> Vec<u32> {
         let mut losses = vec![0; self.accounts().len()];
-        let losers = self.pool.ledger().map(|ledger| ledger.losers()).unwrap_or_default();
+        let losers = self.pool.ledger().map(Ledger::losers).unwrap_or_default();
         losers.into_iter().take(n as usize).for_each(|at| losses[at as usize] += 1);
         losses
     }
@@ -145,7 +145,7 @@ impl Store {
 
     /// The clock of the policy of the tenant that is served.
     pub(crate) fn policy_now(&self) -> u64 {
-        let serving = self.pool.ledger().map_or(OTHERS, |ledger| ledger.serving());
+        let serving = self.pool.ledger().map_or(OTHERS, Ledger::serving);
         self.policy.tenants().map_or(self.now, |policies| policies.now_of(serving))
     }
 
@@ -171,7 +171,7 @@ impl Store {
 
     /// The state of the policy outside the core that hears of the operation at hand, if it is one.
     pub(crate) fn external_served(&mut self) -> Option<&mut External> {
-        let serving = self.pool.ledger().map_or(OTHERS, |ledger| ledger.serving());
+        let serving = self.pool.ledger().map_or(OTHERS, Ledger::serving);
         if self.policy.tenants().is_some() {
             return self.policy.tenants_mut()?.external_of(serving);
         }

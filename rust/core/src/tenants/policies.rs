@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::share::Share;
-use super::{Amount, OTHERS, Tenant};
+use super::{Amount, Ledger, OTHERS, Tenant};
 use crate::hash::Key;
 use crate::policy::{Access, Consulted, Eviction, External, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
@@ -109,7 +109,7 @@ impl PerTenant {
                 external.spare(its.into_iter());
             }
         }
-        let serving = pool.ledger().map_or(OTHERS, |ledger| ledger.serving());
+        let serving = pool.ledger().map_or(OTHERS, Ledger::serving);
         usize::from(serving) == self.to_ask()
             && self.external_of(serving).is_some_and(|external| external.hears_misses())
     }
@@ -123,8 +123,8 @@ impl PerTenant {
         }
     }
 
-    fn serving(&self, view: View<'_>) -> usize {
-        view.pool.ledger().map_or(OTHERS, |ledger| ledger.serving()).into()
+    fn serving(view: View<'_>) -> usize {
+        view.pool.ledger().map_or(OTHERS, Ledger::serving).into()
     }
 
     /// `work` with each tenant's part of `blocks`, which mostly are all of one's.
@@ -198,7 +198,7 @@ impl Eviction for PerTenant {
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {
         // What the tenant that is served would lose itself: all that its admission policy may know.
-        let share = &self.shares[self.serving(view)];
+        let share = &self.shares[Self::serving(view)];
         share.policy().next(share.view()).map(|own| share.block(own))
     }
 
@@ -208,7 +208,7 @@ impl Eviction for PerTenant {
             order.into_iter().map(|own| share.block(own)).collect::<Vec<_>>()
         });
         let mut orders: Vec<_> = orders.map(Vec::into_iter).collect();
-        let losers = view.pool.ledger().map(|ledger| ledger.losers()).unwrap_or_default();
+        let losers = view.pool.ledger().map(Ledger::losers).unwrap_or_default();
         losers.into_iter().filter_map(|at| orders[at as usize].next()).collect()
     }
 
@@ -219,7 +219,7 @@ impl Eviction for PerTenant {
     }
 
     fn on_miss(&mut self, key: Key, view: View<'_>) {
-        let at = self.serving(view);
+        let at = Self::serving(view);
         let (policy, view) = self.shares[at].asked(view.now);
         policy.on_miss(key, view);
     }
