@@ -81,6 +81,9 @@ from kvframe.config import (
     SequenceCapacity as SequenceCapacity,
 )
 from kvframe.config import (
+    TenantConfig as TenantConfig,
+)
+from kvframe.config import (
     TierConfig as TierConfig,
 )
 from kvframe.errors import (

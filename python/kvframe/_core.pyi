@@ -285,6 +285,7 @@ class Manager:
         /,
         prompt: Any,
         *,
+        tenant: bytes | None = None,
         salt: bytes | None = None,
         adapter: bytes | None = None,
         encoder: bytes | None = None,
@@ -298,6 +299,10 @@ class Manager:
     def hash_request(self, /, request: Request) -> Any:
         """
         Keys of a request's full blocks, as `hash_blocks` has them, whatever the index here.
+        """
+    def held_by_tenant(self, /, tenant: bytes) -> tuple[int, list[int]]:
+        """
+        Blocks that a tenant's sequences own, and these sequences.
         """
     def hint(
         self,
@@ -343,6 +348,7 @@ class Manager:
         /,
         prompt: Any,
         *,
+        tenant: bytes | None = None,
         salt: bytes | None = None,
         adapter: bytes | None = None,
         encoder: bytes | None = None,
@@ -371,9 +377,9 @@ class Manager:
         """
         The options as they reached the core.
         """
-    def origin(self, /, seq: SupportsIndex) -> tuple[bytes, bytes, int]:
+    def origin(self, /, seq: SupportsIndex) -> tuple[bytes, bytes, int, bytes]:
         """
-        A sequence's salt, adapter and session.
+        A sequence's salt, adapter, session and tenant.
         """
     def owners(
         self, /, block: SupportsIndex
@@ -399,6 +405,7 @@ class Manager:
         /,
         prompt: Any,
         *,
+        tenant: bytes | None = None,
         salt: bytes | None = None,
         adapter: bytes | None = None,
         encoder: bytes | None = None,
@@ -518,6 +525,7 @@ class Manager:
         salt: bytes | None = None,
         adapter: bytes | None = None,
         session: SupportsIndex | str | None = None,
+        tenant: bytes | None = None,
     ) -> int:
         """
         Forgets every cached block, or those of a scope; returns how many were freed.
@@ -660,6 +668,10 @@ class Manager:
     def take_plan(self, /) -> tuple[int, Incomplete] | None:
         """
         Closes the plan of copies: (ticket, rows of src, dst, tokens, group), or None.
+        """
+    def tenants(self, /) -> list[tuple[bytes, list[int], list[int], int | None]]:
+        """
+        What each tenant has: all that are not configured first; nothing where none is.
         """
     def tickets(self, /) -> list[tuple[int, str, int, int | None]]:
         """
@@ -846,6 +858,8 @@ class Request:
         keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them; or an engine's own hashes,
             a list of bytes, of each the first 16. They must cover all that the KV depends on.
         num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
+        tenant: Whose request it is: a name of ``[tenants]``, or any other. Prefixes are shared only
+            among requests of one tenant. The gateway sets it, never the client.
         cache_salt: Prefixes are shared only among requests of the same salt.
         lora_name: As ``cache_salt``, for LoRA and other adapters.
         mm_items: Multimodal items among the tokens, as `MMItem`.
@@ -980,9 +994,9 @@ class Request:
         """
         The options that differ from the defaults, by name: what makes it anew beside its prompt.
         """
-    def origin(self, /) -> tuple[bytes, bytes, int]:
+    def origin(self, /) -> tuple[bytes, bytes, int, bytes]:
         """
-        Its salt and adapter as they are stored, and its session.
+        Its salt and adapter as they are stored, its session and its tenant.
         """
     @property
     def partial(self, /) -> bool:
@@ -1041,6 +1055,11 @@ class Request:
     def session(self, /) -> int:
         """
         The number of its session; 0 if it has none.
+        """
+    @property
+    def tenant(self, /) -> str:
+        """
+        Whose request it is.
         """
     @property
     def turn(self, /) -> int:
@@ -2091,6 +2110,7 @@ def serve(
     max_num_batched_tokens: SupportsIndex = 8192,
     order: str = "fcfs",
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
+    shares: SupportsGetItem[int, SupportsFloat | SupportsIndex] = ...,
     load: SupportsFloat | SupportsIndex = 1.0,
     closed_loop: bool = False,
     one_at_a_time: bool = False,
@@ -2109,7 +2129,7 @@ def serve(
     `engines` has a table for each; several have a `router` before them, which sends each request to one of them
     when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
     their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-    adds to a step, as a share of it. `priorities` has one for each class of the trace. Times between arrivals are divided by
+    adds to a step, as a share of it. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
     `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
     each fact of the requests; with a router, of all servers together, the server of each request, the tokens
     that the router believed to be cached there, and under `"engines"` what each server counted.

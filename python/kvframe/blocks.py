@@ -157,6 +157,7 @@ class BlockPool:
         self,
         prompt: Request | TokenIds,
         *,
+        tenant: str = "",
         cache_salt: str = "",
         lora_name: str = "",
         encoder: bytes = b"",
@@ -170,7 +171,8 @@ class BlockPool:
         Args:
             prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`. A
                 request that neither reads nor writes the cache has no keys.
-            cache_salt: As in `Request`, which has its own of each.
+            tenant: As in `Request`, which has its own of each.
+            cache_salt: Likewise.
             lora_name: Likewise.
             encoder: Likewise.
             mm_items: Likewise.
@@ -180,10 +182,11 @@ class BlockPool:
         """
         keys: Keys
         if isinstance(prompt, Request):
-            check_alone(cache_salt, lora_name, encoder, mm_items)
+            check_alone(cache_salt, lora_name, encoder, mm_items, tenant)
             keys = self._core.hash_request(self._prompts.rewritten([prompt])[0])
             return keys
-        tokens, apart = self._prompts.stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
+        names = cache_salt, lora_name, mm_items, encoder, tenant
+        tokens, apart = self._prompts.stored_as(prompt, *names)
         keys = self._core.hash_blocks(tokens, **apart)
         return keys
 

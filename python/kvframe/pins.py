@@ -34,6 +34,7 @@ class Pins(Room):
         self,
         prompt: TokenIds,
         *,
+        tenant: str = "",
         cache_salt: str = "",
         lora_name: str = "",
         encoder: bytes = b"",
@@ -49,6 +50,7 @@ class Pins(Room):
 
         Args:
             prompt: Token ids.
+            tenant: As in `Request`.
             cache_salt: As in `Request`.
             lora_name: As in `Request`.
             encoder: As in `Request`; the blocks of that input are not kept.
@@ -65,7 +67,8 @@ class Pins(Room):
             CapacityError: Pins already hold as much as they may, and this one would add to it.
         """
         name_bytes("owner", owner)
-        tokens, apart = self._prompts.stored_as(prompt, cache_salt, lora_name, mm_items, encoder)
+        names = cache_salt, lora_name, mm_items, encoder, tenant
+        tokens, apart = self._prompts.stored_as(prompt, *names)
         held = self._core.pin(tokens, **apart, owner=owner, lease=lease)
         return None if held is None else Pin(*held)
 

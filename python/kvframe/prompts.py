@@ -133,15 +133,18 @@ class Prompts:
         lora_name: str,
         mm_items: Iterable[MMItem],
         encoder: bytes = b"",
+        tenant: str = "",
     ) -> tuple[TokenIds, dict[str, Any]]:
         """A prompt, and what sets it apart, as a request for it is stored."""
         matcher = self.matcher
         if matcher is None or not matcher.rewrites:
-            return prompt, space(cache_salt, lora_name, mm_items, encoder)
-        asked = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder)
+            return prompt, space(cache_salt, lora_name, mm_items, encoder, tenant)
+        asked = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder, tenant)
         (stored,) = self.rewritten([asked])
-        stored_salt, stored_adapter, _ = stored.origin()
+        stored_salt, stored_adapter, _, whose = stored.origin()
         named = {"salt": stored_salt, "adapter": stored_adapter, "encoder": stored.encoder}
+        if whose:
+            named["tenant"] = whose
         return cast(TokenIds, stored.prompt), {**named, "extras": stored.mm_items}
 
     def salt_of(self, stored: bytes) -> str:
@@ -163,17 +166,18 @@ class Prompts:
         lora_name: str,
         encoder: bytes,
         mm_items: Iterable[MMItem],
+        tenant: str = "",
     ) -> Hit:
         """What `KVCacheManager.lookup` answers."""
         if isinstance(prompt, Request):
-            check_alone(cache_salt, lora_name, encoder, mm_items)
+            check_alone(cache_salt, lora_name, encoder, mm_items, tenant)
             if self.matcher is None:
                 return Hit(*self._core.lookup_request(prompt))
         elif self.matcher is None:
-            apart = space(cache_salt, lora_name, mm_items, encoder)
+            apart = space(cache_salt, lora_name, mm_items, encoder, tenant)
             return Hit(*self._core.lookup(prompt, **apart))
         else:
-            prompt = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder)
+            prompt = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder, tenant)
         ready = self.ready([prompt])
         return Hit(*self._core.lookup_request(ready.cores[0], *ready.answers))
 
@@ -234,15 +238,19 @@ def other_prompt(stored: Request, asked: Request) -> npt.NDArray[np.uint32] | No
 
 
 def check_alone(
-    cache_salt: str, lora_name: str, encoder: bytes, mm_items: Iterable[MMItem]
+    cache_salt: str,
+    lora_name: str,
+    encoder: bytes,
+    mm_items: Iterable[MMItem],
+    tenant: str = "",
 ) -> None:
     """Check that nothing is given beside a request that it says itself.
 
     Raises:
         UsageError: Something is.
     """
-    if cache_salt or lora_name or encoder or tuple(mm_items):
-        own = "cache_salt, lora_name, encoder and mm_items"
+    if tenant or cache_salt or lora_name or encoder or tuple(mm_items):
+        own = "tenant, cache_salt, lora_name, encoder and mm_items"
         raise UsageError(f"{own} are the request's own: leave them out")
 
 
@@ -252,7 +260,8 @@ def prompt_alone(
     lora_name: str,
     mm_items: Iterable[MMItem],
     encoder: bytes,
+    tenant: str = "",
 ) -> Request:
     """The request for a prompt that comes without one."""
-    names = {"cache_salt": cache_salt, "lora_name": lora_name}
+    names = {"tenant": tenant, "cache_salt": cache_salt, "lora_name": lora_name}
     return Request(prompt, **names, mm_items=mm_items, encoder=encoder)

@@ -35,6 +35,7 @@ class RequestOptions(TypedDict, total=False):
 
     keys: BlockKeys | None
     num_tokens: int
+    tenant: str
     cache_salt: str
     lora_name: str
     mm_items: Iterable[MMItem]
@@ -85,13 +86,19 @@ def one_session(session: int | str | None) -> int | None:
 
 
 def space(
-    salt: str, adapter: str, extras: Iterable[MMItem], encoder: bytes = b""
+    salt: str,
+    adapter: str,
+    extras: Iterable[MMItem],
+    encoder: bytes = b"",
+    tenant: str = "",
 ) -> dict[str, Any]:
-    """Salt, adapter, extras and the other input as the core takes them."""
+    """Salt, adapter, extras, the other input and the tenant as the core takes them."""
     if not isinstance(encoder, bytes):
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
     items = items_of(extras)
     names = {"salt": name_bytes("cache_salt", salt), "adapter": name_bytes("lora_name", adapter)}
+    if tenant:
+        names["tenant"] = name_bytes("tenant", tenant)
     return {**names, "encoder": encoder, "extras": items}
 
 

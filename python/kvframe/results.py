@@ -352,11 +352,13 @@ class Origin(NamedTuple):
         cache_salt: Its salt, without what a prefix matcher adds to it.
         lora_name: Its adapter; empty if it has none.
         session: Its session's number; 0 if it has none.
+        tenant: Whose it is; empty if nobody said.
     """
 
     cache_salt: str
     lora_name: str
     session: int
+    tenant: str = ""
 
 
 class BlockCounts(NamedTuple):

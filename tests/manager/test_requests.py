@@ -27,6 +27,7 @@ GIVEN: dict[str, Any] = {
     "cache_salt": "s",
     "lora_name": "l",
     "mm_items": [(0, 2, b"i")],
+    "tenant": "t",
     "session": 3,
     "turn": 2,
     "request_class": 4,

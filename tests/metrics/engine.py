@@ -43,6 +43,10 @@ kv_heads = 1
 head_dim = 8
 dtype = "float16"
 
+[[tenants]]
+name = "a"
+floor = 2
+
 [[tiers]]
 name = "host"
 capacity = 64

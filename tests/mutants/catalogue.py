@@ -134,9 +134,37 @@ MUTANTS = (
     Mutant(
         "refusal-ticks",
         "manager/blocks/loans.rs",
-        "        self.check_room(count, 0)?;\n        self.store.tick();\n",
-        "        self.store.tick();\n        self.check_room(count, 0)?;\n",
+        "        self.check_room(count, 0, OTHERS)?;\n",
+        "        self.store.tick();\n        self.check_room(count, 0, OTHERS)?;\n",
         "a refused operation moves the clock: logs of two runs differ",
+    ),
+    Mutant(
+        "floor-not-kept",
+        "tenants/ledger.rs",
+        "        (self.cached > 0 && self.used > self.floor).then(|| self.used - self.floor)\n",
+        "        (self.cached > 0).then(|| self.used)\n",
+        "what a tenant is sure of is evicted for another one",
+    ),
+    Mutant(
+        "quota-not-kept",
+        "tenants/ledger.rs",
+        "        let own = &self.accounts[self.serving as usize];\n        own.used >= own.quota\n",
+        "        false\n",
+        "a tenant at its quota takes what is free, and what it finds depends on others",
+    ),
+    Mutant(
+        "tenants-in-one-space",
+        "hash.rs",
+        "            field(&mut hasher, TENANT, space.tenant);\n",
+        '            field(&mut hasher, TENANT, b"");\n',
+        "tenants find each other's KV",
+    ),
+    Mutant(
+        "one-clock-for-all-tenants",
+        "tenants/share.rs",
+        "        self.now += u64::from(clock != self.heard);\n",
+        "        self.now = clock;\n",
+        "a tenant's policy ages its blocks by what others do",
     ),
     Mutant(
         "double-free-accepted",
@@ -289,7 +317,8 @@ MUTANTS = (
     Mutant(
         "promise-forgotten",
         "manager/allocate/promises.rs",
-        "        if self.promised.most.is_empty() {\n",
+        "        let reserve = self.options.reserve;\n        if self.promised.most.is_empty() {\n",
+        "        let reserve = self.options.reserve;\n"
         "        if self.promised.most.is_empty() || self.store.now() > 0 {\n",
         "a sequence let in with its whole length is pushed out later",
     ),

@@ -74,11 +74,12 @@ def test_tiers_have_no_base_class() -> None:
 
 def test_what_tiers_ask_of_a_manager_is_there_for_every_caller() -> None:
     kv = KVCacheManager(Config(cache=CacheConfig(block_size=4, capacity=16, weight_version="one")))
-    request = Request(range(9), cache_salt="tenant", lora_name="adapter", session=7)
+    names = {"tenant": "whose", "cache_salt": "tenant", "lora_name": "adapter"}
+    request = Request(range(9), session=7, **names)
     assert kv.inspect.stored_request(request) is request
-    assert kv.inspect.origin(request) == ("tenant", "adapter", 7)
+    assert kv.inspect.origin(request) == ("tenant", "adapter", 7, "whose")
     seq = kv.allocate(request).seq
-    assert kv.inspect.origin(seq) == ("tenant", "adapter", 7)
+    assert kv.inspect.origin(seq) == ("tenant", "adapter", 7, "whose")
     assert kv.blocks.sequence_keys(seq).shape == (0, 2)
     kv.commit(seq, 9)
     keys = kv.blocks.hash_blocks(request)

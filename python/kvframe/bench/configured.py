@@ -54,6 +54,11 @@ class Configured:
         table = core_table(self.resolved.config, self.blocks(block_size))
         return {**table, "cache.block_size": block_size, "cache.index": "hash"}
 
+    @property
+    def tenants(self) -> int:
+        """Tenants that are told apart."""
+        return len(self.resolved.config.tenants)
+
     def identity(self, block_size: int) -> dict[str, Any]:
         """What of it decides a replay's numbers, beside the policies and the capacity."""
         table = self.core(block_size)

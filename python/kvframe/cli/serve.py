@@ -124,6 +124,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "For --order priority: of each class of the trace; larger comes first.",
 )
 @asked(
+    "--class-share",
+    "CLASS=SHARE,...",
+    "Most of --max-num-seqs and of a step's prompt tokens that a class of the trace has; others "
+    "come in past it.",
+)
+@asked(
     "--preemption",
     "|".join(PREEMPTIONS),
     "What becomes of a sequence whose blocks are needed: computed again, or kept in host memory "

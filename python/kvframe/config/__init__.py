@@ -19,6 +19,7 @@ from kvframe.config.schema import (
     PressureConfig,
     RetentionConfig,
     SequenceCapacity,
+    TenantConfig,
     TierAdmissionConfig,
     TierConfig,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Resolved",
     "RetentionConfig",
     "SequenceCapacity",
+    "TenantConfig",
     "TierAdmissionConfig",
     "TierConfig",
 ]

@@ -31,7 +31,8 @@ def core_table(config: Config, blocks: int) -> dict[str, Any]:
         for key, value in msgspec.structs.asdict(getattr(config, section)).items()
     }
     groups = [{key: getattr(group, key) for key in _GROUP} for group in config.groups]
-    return {**table, "cache.capacity": blocks, "groups": groups}
+    tenants = [msgspec.structs.asdict(one) for one in config.tenants]
+    return {**table, "cache.capacity": blocks, "groups": groups, "tenants": tenants}
 
 
 def check_core(

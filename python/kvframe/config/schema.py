@@ -391,6 +391,32 @@ class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = False
 
 
+Amount = Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | Annotated[float, Meta(ge=0, le=1)]
+"""A number of blocks, or a share of them."""
+
+
+class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[[tenants]]``: how much of the pool a tenant is sure of, and how much it may have."""
+
+    name: Annotated[
+        str, Meta(min_length=1, description="As requests name it; each tenant needs its own.")
+    ]
+    floor: Annotated[
+        Amount,
+        Meta(
+            description="Blocks that no other tenant can take from it (4096), or their share of "
+            "the pool (0.25)."
+        ),
+    ] = 0
+    quota: Annotated[
+        Amount | None,
+        Meta(
+            description="The most that it has, likewise; from there on it evicts its own. If not "
+            "given, there is no limit."
+        ),
+    ] = None
+
+
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[pressure]``: shares of the pool in use at which the level changes; what is kept back."""
 

@@ -30,6 +30,7 @@ from kvframe.config.schema import (
     PrefixConfig,
     PressureConfig,
     RetentionConfig,
+    TenantConfig,
     TierConfig,
 )
 from kvframe.config.tiers import ResolvedTier, check_tiers, resolve_tiers
@@ -38,7 +39,7 @@ from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
 from kvframe.registry.lookup import Registry
 
-LISTS = ("groups", "tiers")
+LISTS = ("groups", "tenants", "tiers")
 """Sections that are arrays of tables."""
 
 
@@ -57,6 +58,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         pressure: When room counts as scarce.
         retention: What may be kept from eviction.
         observe: What is recorded.
+        tenants: How much of the pool each tenant is sure of, and may have.
         tiers: The tiers below the pool, nearest first.
         plugins: Which installed packages may load.
     """
@@ -70,6 +72,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pressure: PressureConfig = field(default_factory=PressureConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    tenants: list[TenantConfig] = field(default_factory=list)
     tiers: list[TierConfig] = field(default_factory=list)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
 

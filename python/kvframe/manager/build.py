@@ -18,10 +18,13 @@ _log = logging.getLogger("kvframe.manager")
 
 Evicting = eviction.EvictionDriver | NativeDriver
 
+Each = Evicting | list[Evicting]
+"""A driver of the eviction policy, or one for each tenant after that of all others."""
+
 
 def drivers_of(
     resolved: Resolved,
-) -> tuple[Evicting | None, admission.AdmissionDriver | None, prefix.PrefixDriver | None]:
+) -> tuple[Each | None, admission.AdmissionDriver | None, prefix.PrefixDriver | None]:
     """The drivers of policies from outside the core, a kind each; None if it has the policy."""
     config, size = resolved.config, resolved.config.cache.block_size
     terms = Terms.of(config.admission, resolved.admission.options, size)
@@ -30,12 +33,17 @@ def drivers_of(
     matcher = prefix.driver(resolved.prefix.loaded, terms)
     check_index(matcher, config)
     terms = Terms.of(config.eviction, resolved.eviction.options, size)
-    return eviction.driver(resolved.eviction.loaded, terms), gate, matcher
+    made = eviction.driver(resolved.eviction.loaded, terms)
+    if made is None or not config.tenants:
+        return made, gate, matcher
+    # One more for each: what it sees and remembers is its tenant's alone.
+    more = (eviction.driver(resolved.eviction.loaded, terms) for _ in config.tenants)
+    return [made, *(one for one in more if one is not None)], gate, matcher
 
 
 def core_of(
     resolved: Resolved,
-    evicting: Evicting | None,
+    evicting: Each | None,
     gate: admission.AdmissionDriver | None,
     matcher: prefix.PrefixDriver | None,
 ) -> _core.Manager:

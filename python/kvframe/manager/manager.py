@@ -50,6 +50,7 @@ from kvframe.results import (
 from kvframe.stats.counters import Stats
 from kvframe.stats.events import Log
 from kvframe.stats.inspect import Inspect
+from kvframe.tenants import Tenants
 
 
 class KVCacheManager(metaclass=Renamed, old=MANAGER):
@@ -81,10 +82,10 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     - recount everything: `check_integrity`
 
     Everything else stands in rooms:
-
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
     - ``pressure`` says how scarce room is, and which sequences to preempt;
+    - ``tenants`` says what each tenant has, and erases one;
     - ``stats`` counts, ``log`` is the ordered log of what happened, ``inspect`` looks inside.
 
     Args:
@@ -97,14 +98,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         PluginError: A policy that it names is not found, blocked or broken.
 
     Every method may be called from several threads. A call that is refused has changed nothing.
-    A handle that is unknown or has ended is a `HandleError`; blocks or slots for which there is no
-    room now are a `CapacityError`, and a `NeverFitsError` if there can never be.
+    A handle that is unknown or has ended is a `HandleError`; blocks for which there is no room now
+    are a `CapacityError`, and a `NeverFitsError` if there can never be.
     """
 
     def __init__(self, config: Config | Resolved | None = None, **settings: Any) -> None:
         resolved = resolved_of(config, settings)
-        sections = resolved.config
-        self.block_size = size = sections.cache.block_size
+        self.block_size = size = resolved.config.cache.block_size
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
         drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
@@ -113,6 +113,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core)
         self.stats = Stats(core, resolved, prompts, drivers)
+        self.tenants = Tenants(core)
         self.log = Log(core, size)
         self.inspect = Inspect(core, resolved, prompts)
 
@@ -143,6 +144,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self,
         prompt: Request | TokenIds,
         *,
+        tenant: str = "",
         cache_salt: str = "",
         lora_name: str = "",
         encoder: bytes = b"",
@@ -152,7 +154,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
         Args:
             prompt: Token ids, or a `Request`, which is then hashed once for this and `allocate`.
-            cache_salt: As in `Request`, which has its own of each.
+            tenant: As in `Request`, which has its own of each.
+            cache_salt: Likewise.
             lora_name: Likewise.
             encoder: Likewise.
             mm_items: Likewise.
@@ -160,7 +163,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Raises:
             UsageError: A value is wrong, or is given beside a `Request`.
         """
-        return self._prompts.found(prompt, cache_salt, lora_name, encoder, mm_items)
+        return self._prompts.found(prompt, cache_salt, lora_name, encoder, mm_items, tenant)
 
     def can_allocate(self, request: Request) -> AllocStatus:
         """Whether `allocate` would take a request now, later or never. Changes nothing."""
@@ -576,10 +579,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found again.
 
-        Running sequences keep their blocks, but leave none of them findable.
-
-        Returns:
-            Blocks that were freed.
+        Running sequences keep their blocks, and leave none findable. Returns the blocks freed.
         """
         return self._core.set_weight_version(name_bytes("version", version))
 
@@ -593,8 +593,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
 
     def __repr__(self) -> str:
         free, cached, referenced, total = self.counts()
-        policy = self.inspect.resolved.eviction.name
+        policy, running = self.inspect.resolved.eviction.name, len(self.inspect.running())
         return (
             f"KVCacheManager({policy}, {total} blocks of {self.block_size} tokens: {free} free, "
-            f"{cached} cached, {referenced} referenced; {len(self.inspect.running())} running)"
+            f"{cached} cached, {referenced} referenced; {running} running)"
         )

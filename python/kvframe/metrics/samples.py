@@ -15,6 +15,9 @@ each would be a series of its own for ever."""
 
 OTHER_OWNERS = "(others)"
 
+OTHER_TENANTS = "(others)"
+"""All together that are not in ``[[tenants]]``: only those there have series of their own."""
+
 
 class Sample(NamedTuple):
     """A value of a family, with the values of its labels other than ``engine``."""
@@ -120,6 +123,7 @@ def _all(
     counters = kv.stats.counters()
     yield from _of_pool(kv)
     yield from _of_pins(kv)
+    yield from _of_tenants(kv)
     for key, (name, labels) in COUNTERS.items():
         if key in counters:
             yield Sample(name, labels, counters[key])
@@ -164,6 +168,20 @@ def _of_pins(kv: KVCacheManager) -> Iterator[Sample]:
     for owner, (pins, blocks) in ranked:
         yield Sample("pins", (owner,), pins)
         yield Sample("pinned_blocks", (owner,), blocks)
+
+
+def _of_tenants(kv: KVCacheManager) -> Iterator[Sample]:
+    for row in kv.tenants.rows():
+        tenant = row.tenant or OTHER_TENANTS
+        yield Sample("tenant_blocks", (tenant, "cached"), row.cached)
+        yield Sample("tenant_blocks", (tenant, "referenced"), row.referenced)
+        yield Sample("tenant_floor_blocks", (tenant,), row.floor)
+        yield Sample("tenant_requests_total", (tenant, "allocated"), row.requests)
+        yield Sample("tenant_requests_total", (tenant, "refused"), row.refused)
+        yield Sample("tenant_query_tokens_total", (tenant,), row.prompt_tokens)
+        yield Sample("tenant_hit_tokens_total", (tenant,), row.hit_tokens)
+        yield Sample("tenant_evictions_total", (tenant, "own"), row.evicted)
+        yield Sample("tenant_evictions_total", (tenant, "others"), row.evicted_for_others)
 
 
 def _of_policies(kv: KVCacheManager, counters: Mapping[str, int]) -> Iterator[Sample]:

@@ -128,7 +128,9 @@ def page(now: Scrape, before: Scrape | None = None) -> RenderableType:
     """The page of a scrape. Its rates are those since the scrape before, or since the start."""
     parts: list[RenderableType] = [_head(now), _usage(now), _hits(now, before)]
     parts += [
-        table for table in (_held(now), _ends(now), _tiers(now), _shadows(now)) if table.row_count
+        table
+        for table in (_held(now), _tenants(now), _ends(now), _tiers(now), _shadows(now))
+        if table.row_count
     ]
     return Group(*parts)
 
@@ -198,6 +200,21 @@ def _held(now: Scrape) -> Table:
         table.add_row(
             _text(f"pins of {owner or '(no owner)'}"), f"{blocks:,.0f} blocks, {pins:,.0f} pins"
         )
+    return table
+
+
+def _tenants(now: Scrape) -> Table:
+    table = Table(title="tenants", title_justify="left", box=None, padding=(0, 2))
+    for name in ("tenant", "referenced", "cached", "floor", "hit rate", "lost to others"):
+        table.add_column(name, header_style="dim", justify="left" if name == "tenant" else "right")
+    for tenant, floor in now.by("tenant_floor_blocks", "tenant").items():
+        of = {"tenant": tenant[0]}
+        states = [now.value("tenant_blocks", state=s, **of) for s in ("referenced", "cached")]
+        asked = now.value("tenant_query_tokens_total", **of)
+        rate = f"{now.value('tenant_hit_tokens_total', **of) / asked:.1%}" if asked else "-"
+        lost = now.value("tenant_evictions_total", sake="others", **of)
+        cells = *map(_number, (*states, floor)), rate, _number(lost)
+        table.add_row(_text(tenant[0]), *cells)
     return table
 
 

@@ -31,6 +31,7 @@ ADMISSION_COLUMNS: dict[str, str] = {
     "turn": "uint32: turn of the request",
     "request_class": "uint32: class of the request",
     "priority": "int32: priority of the request",
+    "tenant": "uint32: tenant of the request: its place in [[tenants]], from 1; 0 if not there",
 }
 """Columns that an admission policy may ask for."""
 

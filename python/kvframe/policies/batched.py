@@ -34,6 +34,7 @@ COLUMNS: dict[str, str] = {
     "last_use_time": "uint64: the engine's time of the last hit or release, 0 before it told any",
     "inserted_time": "uint64: the engine's time at which it became findable",
     "copies": "uint32: other engines that hold it too, as far as this one was told",
+    "tenant": "uint32: tenant of that request: its place in [[tenants]], from 1; 0 if not there",
 }
 """Columns that a policy may ask for. Ticks are the core's logical clock: one per operation."""
 
@@ -91,7 +92,7 @@ class BatchedEviction:
             the configuration overrides it. A policy far from least-recently-used order wants more.
         floats: Whether columns of numbers come as float64 (exact: ticks stay below 2**53), so that
             a score needs no casts and nothing wraps around. ``block``, ``parent``, ``session``,
-            ``request_class`` and ``key`` keep their types.
+            ``request_class``, ``tenant`` and ``key`` keep their types.
 
     Event methods that a subclass overrides get arrays of block ids, before the decision that
     follows them; events that no method handles cost nothing. Ids are reused once a block is

@@ -83,12 +83,15 @@ class Stats(Room):
 
     def policy_times(self) -> dict[str, PolicyTime]:
         """The time of policies in Python that have a ``budget_ms``, by kind; others have none."""
-        budgets = {kind: getattr(driver, "budget", None) for kind, driver in self._drivers.items()}
-        return {
-            kind: PolicyTime(budget.decisions, budget.seconds)
-            for kind, budget in budgets.items()
-            if budget is not None
-        }
+        times = {}
+        for kind, found in self._drivers.items():
+            drivers = found if isinstance(found, list) else [found]
+            budgets = [getattr(driver, "budget", None) for driver in drivers]
+            told = [budget for budget in budgets if budget is not None]
+            if told:
+                decisions = sum(budget.decisions for budget in told)
+                times[kind] = PolicyTime(decisions, sum(budget.seconds for budget in told))
+        return times
 
     def reset_peak(self) -> int:
         """Count ``peak_blocks`` of `counters` from what is in use now; returns the peak so far."""

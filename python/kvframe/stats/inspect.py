@@ -113,15 +113,15 @@ class Inspect:
         return self._prompts.rewritten([request])[0]
 
     def origin(self, request: Request | int) -> Origin:
-        """The salt, adapter and session that a request, or a running sequence's, came with."""
+        """The salt, adapter, session and tenant of a request, or of a running sequence's."""
         if isinstance(request, Request):
-            salt, adapter, session = request.origin()
+            salt, adapter, session, tenant = request.origin()
             as_stored = request.rewritten
         else:
-            salt, adapter, session = self._core.origin(request)
+            salt, adapter, session, tenant = self._core.origin(request)
             as_stored = True
         name = self._prompts.salt_of(salt) if as_stored else salt.decode()
-        return Origin(name, adapter.decode(), session)
+        return Origin(name, adapter.decode(), session, tenant.decode())
 
     @property
     def weight_version(self) -> str:

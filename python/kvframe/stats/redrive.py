@@ -134,9 +134,13 @@ def _hint(core: Any, event: Event) -> None:
 
 def _clear_scope(core: Any, event: Event) -> None:
     size, *data = event.ids.tolist()
+    given = [bool(event.value >> at & 1) for at in range(4)]
+    tenant = b""
+    if given[3]:
+        length = data.pop()
+        data, tenant = data[: len(data) - length], bytes(data[len(data) - length :])
     salt, adapter = bytes(data[:size]), bytes(data[size:])
-    given = [bool(event.value >> at & 1) for at in range(3)]
-    scope = zip(given, (salt, adapter, event.other), strict=True)
+    scope = zip(given, (salt, adapter, event.other, tenant), strict=True)
     core.reset_prefix_cache(*(value if there else None for there, value in scope))
 
 

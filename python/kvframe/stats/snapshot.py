@@ -67,6 +67,7 @@ class SequenceState:
     priority: int
     admitted: int
     max_tokens: int
+    tenant: bytes
     salt: bytes
     adapter: bytes
     encoder: bytes
@@ -90,6 +91,7 @@ class SequenceState:
             priority=priority,
             admitted=row["admitted"],
             max_tokens=row["max_tokens"],
+            tenant=row["tenant"],
             salt=row["salt"],
             adapter=row["adapter"],
             encoder=row["encoder"],

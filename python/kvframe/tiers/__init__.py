@@ -10,6 +10,7 @@ from kvframe.tiers.base import PollResult
 from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.disk import Disk, DiskOptions
+from kvframe.tiers.erasure import Erasure, TierErasure
 from kvframe.tiers.moves import Event, Mover, Part
 from kvframe.tiers.object_keys import Space
 from kvframe.tiers.onboard import Arriving, Loading
@@ -24,6 +25,7 @@ __all__ = [
     "CorruptError",
     "Disk",
     "DiskOptions",
+    "Erasure",
     "Event",
     "Inline",
     "Loading",
@@ -35,6 +37,7 @@ __all__ = [
     "SwapCost",
     "Swapped",
     "Thread",
+    "TierErasure",
     "TierHit",
     "Tiers",
     "Worker",

@@ -1,4 +1,4 @@
-"""New names for pages of a salt or adapter that was forgotten: others may still hold the old."""
+"""New names for pages of a tenant, salt or adapter that was forgotten: others may hold the old."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Scope(NamedTuple):
     cache_salt: str | None
     lora_name: str | None
     session: int | None = None
+    tenant: str | None = None
 
     def covers(self, origin: Origin) -> bool:
-        """Whether its salt and adapter are among those that are forgotten."""
-        return self.cache_salt in (None, origin.cache_salt) and self.lora_name in (
-            None,
-            origin.lora_name,
-        )
+        """Whether its tenant, salt and adapter are among those that are forgotten."""
+        asked = self.tenant, self.cache_salt, self.lora_name
+        had = origin.tenant, origin.cache_salt, origin.lora_name
+        return all(one in (None, name) for one, name in zip(asked, had, strict=True))
 
 
 class Names:
@@ -40,7 +40,7 @@ class Names:
 
     def __init__(self) -> None:
         self._drawn: dict[Scope, npt.NDArray[np.uint64]] = {}
-        self._masks: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
+        self._masks: dict[tuple[str, str, str], npt.NDArray[np.uint64]] = {}
 
     def renew(self, scope: Scope) -> None:
         """Give new, unused names to the pages that a scope covers."""
@@ -51,7 +51,7 @@ class Names:
         """What pages of these keys are called now."""
         if not self._drawn:
             return keys
-        names = origin.cache_salt, origin.lora_name
+        names = origin.tenant, origin.cache_salt, origin.lora_name
         mask = self._masks.get(names)
         if mask is None:
             mask = np.zeros(2, np.uint64)

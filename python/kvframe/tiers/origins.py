@@ -45,11 +45,11 @@ class Origins:
                         self._users[name] = 0, head
         self._prune()
 
-    def forget(self, scope: Scope) -> None:
-        """Forget in every tier what a scope covers."""
-        levels = self._levels
+    def forget(self, scope: Scope) -> list[int]:
+        """Forget in every tier what a scope covers. Returns the pages that left each."""
+        levels, counts = self._levels, []
         for level in levels.all:
-            if scope == (None, None, None):
+            if scope == Scope(None, None):
                 gone = level.index.clear()
             elif scope.session is None:
                 heads = [head for head, origin in self._heads.items() if scope.covers(origin)]
@@ -57,8 +57,10 @@ class Origins:
             else:
                 gone = level.index.forget(as_keys(self._of_session(scope)))
             levels.left(level, gone)
+            counts.append(len(gone))
         if scope.session is None and any(below.shared for below in levels.below):
             self._names.renew(scope)
+        return counts
 
     def _of_session(self, scope: Scope) -> list[Key]:
         """Pages that a session alone used, of the prefixes that are covered."""

@@ -119,7 +119,7 @@ class StoreTier:
         self._used: OrderedDict[Key, None] = OrderedDict()
         self._doomed: dict[Key, Codec] = {}
         self._told_at: int | None = None
-        self._telling, self._removing = False, 0
+        self._telling, self._removing, self._leaving = False, 0, 0
         # Of the worker's thread: keys of objects that this process has put, where others put some
         # too, and of those that it found to be wrong.
         self._own: set[int] = set()
@@ -237,11 +237,16 @@ class StoreTier:
         if self._used and not self._telling and self._keeping.is_over(now) and (last or not early):
             self._tell_now(now)
 
+    def unremoved(self) -> int:
+        """Pages that have left the tier and whose removal the store has not confirmed yet."""
+        return len(self._doomed) + self._leaving
+
     def _remove_now(self, now: int) -> None:
         doomed, self._doomed = self._absent(self._doomed), {}
 
         def removed(outcome: Exception | None) -> None:
             self._removing -= 1
+            self._leaving -= len(doomed)
             if isinstance(outcome, Exception):
                 self.errors += 1
                 self._removals.failed(now)
@@ -250,6 +255,7 @@ class StoreTier:
                 self._removals.worked()
 
         self._removing += 1
+        self._leaving += len(doomed)
         self.worker.submit(lambda: self._remove(doomed), removed)
 
     def _absent(self, doomed: dict[Key, Codec]) -> dict[Key, Codec]:

@@ -157,12 +157,19 @@ class Swap:
         if not leaving:
             self._free(swapped)
 
-    def forget(self, scope: Scope) -> None:
-        """Sequences that a reset covers do not come back as they were: they are computed again."""
+    def forget(self, scope: Scope) -> int:
+        """Sequences that a reset covers do not come back as they were: they are computed again.
+
+        Returns:
+            How many.
+        """
+        covered = 0
         for swapped in self._out:
             origin = self._kv.inspect.origin(swapped.request)
             if scope.covers(origin) and scope.session in (None, origin.session):
                 swapped._weights = None
+                covered += 1
+        return covered
 
     def _rows(self, tokens: int) -> int:
         return -(-tokens // self._kv.block_size)

@@ -22,6 +22,7 @@ from kvframe.tiers.build import open_stores, prefetched_pages, space_of, tiers_o
 from kvframe.tiers.check import forget_wrong
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.demote import Demotion
+from kvframe.tiers.erasure import Erasure, erased
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.moves import Mover, Moves, Part, parts_of
 from kvframe.tiers.names import Scope
@@ -514,6 +515,21 @@ class Tiers(metaclass=Renamed, old=CACHE):
         self._origins.forget(scope)
         self._swap.forget(scope)
         return freed
+
+    def erase_tenant(self, tenant: str) -> Erasure:
+        """Forget in the pool and in every tier what was computed for a tenant, as a reset does.
+
+        Args:
+            tenant: Its name, whether it is in ``[[tenants]]`` or not.
+
+        Returns:
+            The receipt: what was erased where, and what could not be reached.
+
+        Raises:
+            UsageError: The name is empty, or no string.
+        """
+        self._check_open()
+        return erased(tenant, self.kv, self._levels, self._origins, self._swap)
 
     def set_weight_version(self, version: str) -> int:
         """Say that the weights have changed: nothing computed before is found in any tier.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::policy::admission::{Admission, Question, UNSET, make_admission};
-use crate::policy::eviction::{Policy, make_policy};
+use crate::policy::eviction::{Policy, make_policies};
 use crate::policy::host::Outside;
 use crate::policy::native;
 use crate::policy::prefix::answer_for;
@@ -26,6 +26,8 @@ pub(crate) struct Asked<'a, 'py> {
     pub(crate) admission: Option<&'a Bound<'py, PyAny>>,
     pub(crate) admission_options: Option<&'a Bound<'py, PyDict>>,
     pub(crate) matcher: Option<Bound<'py, PyAny>>,
+    /// Tenants that are told apart.
+    pub(crate) tenants: usize,
 }
 
 /// Policies, ready to drive one core.
@@ -94,8 +96,9 @@ impl Host for Interrupts {
 
 impl Driver {
     pub(crate) fn new(py: Python<'_>, asked: Asked<'_, '_>) -> PyResult<Self> {
-        let Policy { eviction, outside, name, .. } = make_policy(py, asked.policy, asked.options)?;
-        let (gate, admission) = make_admission(py, asked.admission, asked.admission_options)?;
+        let (policy, options, n) = (asked.policy, asked.options, asked.tenants);
+        let Policy { eviction, outside, name, .. } = make_policies(py, policy, options, n)?;
+        let (gate, admission) = make_admission(py, asked.admission, asked.admission_options, n)?;
         let mirrored = match &asked.matcher {
             Some(matcher) => Some(matcher.getattr("is_index")?.extract::<bool>()?),
             None => None,
@@ -193,7 +196,7 @@ impl Link {
             return Err(error);
         }
         let outside = self.tiers.iter().map(|tier| &tier.eviction).chain([&self.outside]);
-        for native in outside.filter_map(Outside::native).filter(|native| native.failures() > 0) {
+        for native in outside.flat_map(Outside::natives).filter(|native| native.failures() > 0) {
             if native.is_strict() {
                 return Err(native.refusal(py));
             }
@@ -275,8 +278,8 @@ impl Host for Link {
 
 /// Has a policy outside the core name `n` victims. False where nothing lies outside.
 fn judged(outside: &Outside, core: &mut impl Consult, n: u32) -> PyResult<bool> {
-    let policy = match outside {
-        Outside::Nothing => return Ok(false),
+    let policy = match outside.of(core.instance()) {
+        Outside::Nothing | Outside::PerTenant(_) => return Ok(false),
         Outside::Native(_) => return Ok(core.decide(n)),
         Outside::Python(policy) => policy,
     };

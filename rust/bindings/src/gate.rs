@@ -49,7 +49,7 @@ impl TierGate {
         policy: &Bound<'_, PyAny>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let (core, made) = make_admission(py, Some(policy), options)?;
+        let (core, made) = make_admission(py, Some(policy), options, 0)?;
         let policy = made.python.map_or(Policy::Core(Mutex::new(core)), Policy::Python);
         Ok(Self { policy })
     }

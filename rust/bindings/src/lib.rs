@@ -84,6 +84,7 @@ mod step;
 mod step_time;
 mod streams;
 mod tables;
+mod tenants;
 mod tier;
 mod trace;
 mod unwinding;

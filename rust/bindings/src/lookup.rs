@@ -18,13 +18,19 @@ use crate::policy::prefix::AnswerTuple;
 use crate::request::{LONG_TOKENS, Request};
 
 pub(crate) fn space_of<'a>(
+    tenant: Option<&'a [u8]>,
     salt: Option<&'a [u8]>,
     adapter: Option<&'a [u8]>,
     encoder: Option<&'a [u8]>,
 ) -> Space<'a> {
-    let [salt, adapter, encoder] = [salt, adapter, encoder].map(Option::unwrap_or_default);
-    Space { cache_salt: salt, lora_name: adapter, encoder }
+    let names = [tenant, salt, adapter, encoder].map(Option::unwrap_or_default);
+    let [tenant, cache_salt, lora_name, encoder] = names;
+    Space { tenant, cache_salt, lora_name, encoder }
 }
+
+/// (salt, adapter, session, tenant)
+pub(crate) type OriginTuple<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
 
 /// (blocks, their keys)
 type PrefixTuple<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>);
@@ -56,18 +62,19 @@ impl Manager {
 #[pymethods]
 impl Manager {
     /// How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn lookup<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
+        tenant: Option<&[u8]>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ItemTuple>,
     ) -> PyResult<HitTuple<'py>> {
         let unread = PromptIds::of(prompt, "prompt")?;
-        let space = space_of(salt, adapter, encoder);
+        let space = space_of(tenant, salt, adapter, encoder);
         let extras = items_of(extras);
         let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {
             let ids = unread.read(<[u32]>::to_vec).ok_or_else(|| changed(py))?;
@@ -115,18 +122,19 @@ impl Manager {
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![]))]
     fn hash_blocks<'py>(
         &self,
         py: Python<'py>,
         prompt: &Bound<'py, PyAny>,
+        tenant: Option<&[u8]>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ItemTuple>,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(salt, adapter, encoder);
+        let space = space_of(tenant, salt, adapter, encoder);
         let extras = items_of(extras);
         let keys = self.hash(py, &ids, space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
@@ -166,16 +174,13 @@ impl Manager {
         Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
     }
 
-    /// A sequence's salt, adapter and session.
-    fn origin<'py>(
-        &self,
-        py: Python<'py>,
-        seq: Seq,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+    /// A sequence's salt, adapter, session and tenant.
+    fn origin<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<OriginTuple<'py>> {
         self.with(py, |core| {
             let sequence = core.sequence(seq.0)?;
-            let (salt, adapter) = (&sequence.cache_salt, &sequence.lora_name);
-            Ok((PyBytes::new(py, salt), PyBytes::new(py, adapter), sequence.meta.session))
+            let name = |bytes: &[u8]| PyBytes::new(py, bytes);
+            let (salt, adapter) = (name(&sequence.cache_salt), name(&sequence.lora_name));
+            Ok((salt, adapter, sequence.meta.session, name(&sequence.tenant)))
         })
     }
 

@@ -18,7 +18,7 @@ use crate::groups::group_dict;
 use crate::listeners::Listeners;
 use crate::options;
 use crate::policy::admission::{Admission, make_admission};
-use crate::policy::eviction::make_policy;
+use crate::policy::eviction::make_policies;
 use crate::policy::host::PolicyHost;
 use crate::policy::prefix::AnswerTuple;
 use crate::request::Request;
@@ -80,11 +80,17 @@ impl Manager {
             return Err(options::refused(py, &fault));
         }
         let prefix_caching = options.prefix_caching;
-        let mut made = make_policy(py, &chosen.eviction, chosen.eviction_options.as_ref())?;
+        let tenants = options.tenants.len();
+        let (eviction, given) = (&chosen.eviction, chosen.eviction_options.as_ref());
+        let mut made = make_policies(py, eviction, given, tenants)?;
         let hasher = Hasher::new(options.chain_hash(), options.block_size, &options.fingerprint);
         let (name, policy_options) = (made.name.clone(), made.options.take());
-        let (gate, admission) =
-            make_admission(py, chosen.admission.as_ref(), chosen.admission_options.as_ref())?;
+        let (gate, admission) = make_admission(
+            py,
+            chosen.admission.as_ref(),
+            chosen.admission_options.as_ref(),
+            tenants,
+        )?;
         let mut wants_keys = false;
         let host = PolicyHost::new(py, "manager", made, |eviction| {
             let core = Core::new(options, eviction)?.with_admission(gate);
@@ -247,15 +253,17 @@ impl Manager {
     }
 
     /// Forgets every cached block, or those of a scope; returns how many were freed.
-    #[pyo3(signature = (salt=None, adapter=None, session=None))]
+    #[pyo3(signature = (salt=None, adapter=None, session=None, tenant=None))]
     fn reset_prefix_cache(
         &self,
         py: Python<'_>,
         salt: Option<&[u8]>,
         adapter: Option<&[u8]>,
         session: Option<Session>,
+        tenant: Option<&[u8]>,
     ) -> PyResult<u32> {
         let scope = Scope {
+            tenant,
             cache_salt: salt,
             lora_name: adapter,
             session: session.map(|session| session.0),

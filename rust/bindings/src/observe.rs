@@ -191,6 +191,7 @@ fn sequence_dict<'py>(py: Python<'py>, s: &SequenceCopy) -> PyResult<Bound<'py, 
     row.set_item("tables", PyList::new(py, tables)?)?;
     let (m, miss) = (s.meta, s.miss.map(miss_tuple));
     row.set_item("meta", (m.session, m.turn, m.class, m.priority))?;
+    row.set_item("tenant", PyBytes::new(py, &s.tenant))?;
     row.set_item("admitted", s.admitted)?;
     row.set_item("max_tokens", s.max_seq_len)?;
     row.set_item("salt", PyBytes::new(py, &s.cache_salt))?;

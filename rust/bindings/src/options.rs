@@ -14,6 +14,7 @@ use pyo3::types::{IntoPyDict, PyBool, PyDict};
 use crate::calls::{call_method, import};
 use crate::errors::{from_core, raise, shown};
 use crate::groups::group_table;
+use crate::tenants;
 
 /// The options of a manager that a table says, by the keys of a configuration; `groups` is a list
 /// of tables. What is wrong with the groups themselves is returned as faults.
@@ -28,6 +29,10 @@ pub fn read(table: &Bound<'_, PyDict>) -> PyResult<(Options, Vec<Fault>)> {
         let key = key.extract::<String>()?;
         if key == "groups" {
             groups = value.extract::<Vec<Bound<'_, PyDict>>>()?;
+            continue;
+        }
+        if key == "tenants" {
+            options.tenants = tenants::read(&value)?;
             continue;
         }
         let Some(taken) = plain(&value) else {

@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
 use crate::options::configured;
+use crate::tenants;
 use crate::trace::{Trace, mode_of};
 
 /// Replays a trace through the manager: admit, commit, release, one request at a time, or (`mode`
@@ -38,7 +39,8 @@ pub fn replay<'py>(
     core: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mode = mode_of(py, mode)?;
-    let asked = Asked { policy, options, admission, admission_options, matcher };
+    let tenants = tenants::count(core)?;
+    let asked = Asked { policy, options, admission, admission_options, matcher, tenants };
     let driver = Driver::new(py, asked)?;
     let capacity = if driver.is_infinite { None } else { capacity.map(|c| c.0) };
     let (plan, prepare_seconds) = trace.with_plan(py, mode, |plan, s| (Arc::clone(plan), s))?;

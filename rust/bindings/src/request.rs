@@ -15,6 +15,7 @@ use crate::buffers::{length, tokens};
 use crate::calls::repr;
 use crate::errors::usage;
 use crate::fields::{bytes, flag, int, items, keys, limit, next_uses, retention, session, text};
+use crate::lookup::OriginTuple;
 use crate::options::did_you_mean;
 
 /// Prompts from here on are hashed detached from the interpreter: 100 µs and more.
@@ -30,6 +31,8 @@ pub const LONG_TOKENS: usize = 1 << 14;
 ///     keys: uint64 (blocks, 2), as `BlockPool.hash_blocks` returns them; or an engine's own hashes,
 ///         a list of bytes, of each the first 16. They must cover all that the KV depends on.
 ///     num_tokens: Length of the prompt where the token ids are not known; with them, theirs.
+///     tenant: Whose request it is: a name of ``[tenants]``, or any other. Prefixes are shared only
+///         among requests of one tenant. The gateway sets it, never the client.
 ///     cache_salt: Prefixes are shared only among requests of the same salt.
 ///     lora_name: As ``cache_salt``, for LoRA and other adapters.
 ///     mm_items: Multimodal items among the tokens, as `MMItem`.
@@ -123,6 +126,8 @@ macro_rules! fields {
 fields! {
     /// Keys of full blocks that came with it, uint64 (blocks, 2); None where it came without.
     keys -> Option<Bound<'py, PyAny>>: keys = keys;
+    /// Whose request it is.
+    tenant -> String: text = tenant;
     /// Prefixes are shared only among requests of the same salt.
     cache_salt -> String: text = cache_salt;
     /// As ``cache_salt``, for adapters.
@@ -273,10 +278,11 @@ impl Request {
         self.rewritten
     }
 
-    /// Its salt and adapter as they are stored, and its session.
-    fn origin<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64) {
+    /// Its salt and adapter as they are stored, its session and its tenant.
+    fn origin<'py>(&self, py: Python<'py>) -> OriginTuple<'py> {
         let name = |bytes: &[u8]| PyBytes::new(py, bytes);
-        (name(&self.core.cache_salt), name(&self.core.lora_name), self.core.meta.session)
+        let CoreRequest { tenant, cache_salt, lora_name, meta, .. } = &self.core;
+        (name(cache_salt), name(lora_name), meta.session, name(tenant))
     }
 
     /// Tokens of the prompt.

@@ -21,6 +21,7 @@ use crate::options::configured;
 use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
+use crate::tenants;
 use crate::trace::Trace;
 
 /// The most engines: who holds a block is a word of bits.
@@ -50,13 +51,19 @@ pub(crate) struct EngineTable<'py> {
 }
 
 impl EngineTable<'_> {
-    fn made(self, py: Python<'_>, block_size: u32) -> PyResult<(Driver, Option<Tiers>)> {
+    fn made(
+        self,
+        py: Python<'_>,
+        block_size: u32,
+        tenants: usize,
+    ) -> PyResult<(Driver, Option<Tiers>)> {
         let asked = Asked {
             policy: &self.policy,
             options: self.options.as_ref(),
             admission: self.admission.as_ref(),
             admission_options: self.admission_options.as_ref(),
             matcher: self.matcher,
+            tenants,
         };
         let driver = Driver::new(py, asked)?;
         let Some(tiers) = self.tiers else { return Ok((driver, None)) };
@@ -134,12 +141,12 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
 /// their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-/// adds to a step, as a share of it. `priorities` has one for each class of the trace. Times between arrivals are divided by
+/// adds to a step, as a share of it. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
 /// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, speculation=None, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -152,6 +159,7 @@ pub fn serve<'py>(
     max_num_batched_tokens: u32,
     order: &str,
     priorities: Vec<i32>,
+    shares: Vec<f64>,
     load: f64,
     closed_loop: bool,
     one_at_a_time: bool,
@@ -179,6 +187,8 @@ pub fn serve<'py>(
         max_num_batched_tokens,
         order: named(py, "order", order, &orders)?,
         priorities,
+        tenants: tenants::count(core)? > 0,
+        shares,
         load,
         closed_loop,
         one_at_a_time,
@@ -212,7 +222,8 @@ pub fn serve<'py>(
         return Err(usage(py, "profile: at fixed rates there are no steps, and no router".into()));
     }
     let block_size = trace.inner.block_size;
-    let made = engines.into_iter().map(|engine| engine.made(py, block_size));
+    let tenants = tenants::count(core)?;
+    let made = engines.into_iter().map(|engine| engine.made(py, block_size, tenants));
     let (drivers, tiers): (Vec<_>, Vec<_>) =
         made.collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
     let is_infinite = drivers.iter().any(|driver| driver.is_infinite);

@@ -55,7 +55,7 @@ pub(crate) fn made(
     for told in tiers {
         let eviction = make_policy(py, &told.eviction, told.eviction_options.as_ref())?;
         let asked = (Some(&told.admission), told.admission_options.as_ref());
-        let (policy, admission) = make_admission(py, asked.0, asked.1)?;
+        let (policy, admission) = make_admission(py, asked.0, asked.1, 0)?;
         let options = TierOptions {
             kind: Tier::from_name(&told.kind).map_err(|e| from_core(py, &e))?,
             limits: TierLimits {

@@ -59,7 +59,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Using {
 
 /// As the core has it.
 pub fn known((session, turn, class, priority, tokens, outlook): &KnownTuple) -> RequestInfo<'_> {
-    let meta = Meta { session: session.0, turn: turn.0, class: class.0, priority: priority.0 };
+    let (session, turn, class, priority) = (session.0, turn.0, class.0, priority.0);
+    let meta = Meta { session, turn, class, priority, ..Meta::default() };
     RequestInfo { meta, tokens: tokens.0, next_use: &outlook.0 }
 }
 

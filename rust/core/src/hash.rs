@@ -4,7 +4,7 @@
 //! the block carries multimodal items, `SHA256("extras" || key[i-1] || fields)`: of each item
 //! its start, its end or the block's if that comes first, both from the block's start, and its id.
 //! `link[0]` starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
-//! fingerprint, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
+//! fingerprint, tenant, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
 //! first 128 bits of its digest, so a sequence can go on from any block's key and roll back for
 //! nothing. Root and links are always SHA-256; only the per-block hash is chosen, and where it is
 //! not cryptographic the pool keeps links and tokens and compares them. The key of a partial block
@@ -103,7 +103,9 @@ impl HashAlgo {
 /// What sets prefixes apart besides their tokens.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Space<'a> {
-    /// Tenant isolation.
+    /// Whose request it is.
+    pub tenant: &'a [u8],
+    /// What sets requests of one tenant apart.
     pub cache_salt: &'a [u8],
     /// `LoRA` or other adapter.
     pub lora_name: &'a [u8],
@@ -129,6 +131,7 @@ const BLOCK_SIZE: u8 = 4;
 const HASH: u8 = 5;
 const ITEM: u8 = 6;
 const ENCODER: u8 = 7;
+const TENANT: u8 = 8;
 
 fn field(hasher: &mut Sha256, tag: u8, value: &[u8]) {
     hasher.update([tag]);
@@ -161,7 +164,8 @@ impl Hasher {
 
     /// The link that block 0 of a prefix in `space` starts from.
     pub fn root(&self, space: Space<'_>) -> Key {
-        if space.cache_salt.is_empty() && space.lora_name.is_empty() && space.encoder.is_empty() {
+        let Space { tenant, cache_salt, lora_name, encoder } = space;
+        if [tenant, cache_salt, lora_name, encoder].iter().all(|name| name.is_empty()) {
             return self.plain;
         }
         self.make_root(space)
@@ -172,6 +176,9 @@ impl Hasher {
         field(&mut hasher, BLOCK_SIZE, &(self.block_size as u32).to_le_bytes());
         field(&mut hasher, HASH, self.algo.name().as_bytes());
         field(&mut hasher, FINGERPRINT, &self.fingerprint);
+        if !space.tenant.is_empty() {
+            field(&mut hasher, TENANT, space.tenant);
+        }
         if !space.cache_salt.is_empty() {
             field(&mut hasher, SALT, space.cache_salt);
         }

@@ -12,6 +12,7 @@
 //! | [`index`] | from keys or tokens to resident blocks |
 //! | [`policy`] | which block is evicted next, and which become findable |
 //! | `store` | pool, index, policy and log together: blocks are obtained, published, evicted |
+//! | [`tenants`] | whose blocks they are, how many each may keep, a policy for each |
 //! | [`request`] | what an engine asks for, and one try of it |
 //! | [`sequence`] | block tables, lengths, what is known of a request |
 //! | [`manager`] | the operations: allocate, append, commit, release, fork, step |
@@ -52,6 +53,7 @@ pub mod shadow;
 pub mod slots;
 pub mod stats;
 mod store;
+pub mod tenants;
 pub mod tier;
 pub mod transfers;
 

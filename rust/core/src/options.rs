@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::groups::{self, Layout};
 use crate::hash::HashAlgo;
 use crate::index::IndexKind;
+use crate::tenants::{self, Ledger, Tenant};
 
 pub mod table;
 
@@ -89,6 +90,8 @@ pub struct Options {
     pub keep_duplicates: bool,
     /// Find the partial last block of an ended sequence too, by a copy.
     pub partial_hits: bool,
+    /// Who has a floor or a quota; all others are one.
+    pub tenants: Vec<Tenant>,
 }
 
 impl Default for Options {
@@ -112,6 +115,7 @@ impl Default for Options {
             remap_duplicates: false,
             keep_duplicates: false,
             partial_hits: false,
+            tenants: Vec::new(),
         }
     }
 }
@@ -166,6 +170,9 @@ impl Options {
         let mut faults = Vec::new();
         self.check_pool(&mut faults);
         self.check_shares(&mut faults);
+        if faults.is_empty() {
+            tenants::check(&self.tenants, self.usable(), &mut faults);
+        }
         if self.groups.is_empty() || self.groups.len() > MAX_GROUPS {
             let limit = format!("{} groups; must be between 1 and {MAX_GROUPS}", self.groups.len());
             faults.push(Fault::missing("groups", limit));
@@ -178,6 +185,16 @@ impl Options {
             }
         }
         faults
+    }
+
+    /// Blocks that requests can have.
+    fn usable(&self) -> u32 {
+        self.blocks - u32::from(self.null_block)
+    }
+
+    /// What counts each tenant's blocks, where there are any.
+    pub(crate) fn ledger(&self) -> Option<Ledger> {
+        (!self.tenants.is_empty()).then(|| Ledger::new(&self.tenants, self.usable()))
     }
 
     /// The blocks, and what is kept back of them.
@@ -235,6 +252,11 @@ impl Options {
             );
             faults.push(Fault::new("index", &self.index.name(), limit));
         }
+        if self.index == IndexKind::Radix && !self.tenants.is_empty() {
+            // Of several copies its lowest id is found, and ids depend on other tenants.
+            let limit = "has no tenants: take \"hash\"".into();
+            faults.push(Fault::new("index", &self.index.name(), limit));
+        }
         let Ok(layout) = Layout::new(&self.groups, self.block_size) else { return };
         for (what, on) in
             [("remap_duplicates", self.remap_duplicates), ("partial_hits", self.partial_hits)]
@@ -260,6 +282,8 @@ pub struct Fault {
     pub what: &'static str,
     /// Which group it is of, from 0; none for an option of the whole.
     pub group: Option<usize>,
+    /// Which tenant it is of, from 0.
+    pub tenant: Option<usize>,
     /// What was given; none where something is missing.
     pub value: Option<String>,
     /// What is allowed.
@@ -269,7 +293,7 @@ pub struct Fault {
 impl Fault {
     /// A value outside its limits.
     pub fn new(what: &'static str, value: &dyn std::fmt::Display, limit: String) -> Self {
-        Self { what, group: None, value: Some(value.to_string()), limit }
+        Self { what, group: None, tenant: None, value: Some(value.to_string()), limit }
     }
 
     /// A fault of a key of the group `at`.
@@ -282,16 +306,27 @@ impl Fault {
         Self { group: Some(at), ..Self::new(what, value, limit) }
     }
 
+    /// A fault of a key of a tenant.
+    pub fn of_tenant(
+        what: &'static str,
+        at: usize,
+        value: &dyn std::fmt::Display,
+        limit: String,
+    ) -> Self {
+        Self { tenant: Some(at), ..Self::new(what, value, limit) }
+    }
+
     /// A value that is not there.
     pub fn missing(what: &'static str, limit: impl Into<String>) -> Self {
-        Self { what, group: None, value: None, limit: limit.into() }
+        Self { what, group: None, tenant: None, value: None, limit: limit.into() }
     }
 
     /// Where a configuration has it: `pressure.reserve`, `groups[1].window`.
     pub fn key(&self) -> String {
-        match self.group {
-            Some(at) => format!("groups[{at}].{}", self.what),
-            None => key_of(self.what).into(),
+        match (self.tenant, self.group) {
+            (Some(at), _) => format!("tenants[{at}].{}", self.what),
+            (None, Some(at)) => format!("groups[{at}].{}", self.what),
+            (None, None) => key_of(self.what).into(),
         }
     }
 }

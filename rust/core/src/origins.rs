@@ -1,4 +1,4 @@
-//! Whose KV the findable blocks hold: under which salt and adapter it was computed, and which session
+//! Whose KV the findable blocks hold: for which tenant and under which salt and adapter it was computed, and which session
 //! alone has used it.
 //!
 //! Two columns, each empty until the first request that needs it: 4 bytes a block once one has a salt
@@ -13,6 +13,8 @@ use crate::pool::{BlockId, Pool};
 /// Which blocks to forget: those to which every given condition applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
+    /// Computed for this tenant.
+    pub tenant: Option<&'a [u8]>,
     /// Computed under this salt.
     pub cache_salt: Option<&'a [u8]>,
     /// Computed under this adapter.
@@ -24,7 +26,8 @@ pub struct Scope<'a> {
 impl Scope<'_> {
     /// Whether it holds what was computed in `space`, sessions apart.
     pub fn covers(&self, space: Space<'_>) -> bool {
-        self.cache_salt.is_none_or(|salt| salt == space.cache_salt)
+        self.tenant.is_none_or(|tenant| tenant == space.tenant)
+            && self.cache_salt.is_none_or(|salt| salt == space.cache_salt)
             && self.lora_name.is_none_or(|adapter| adapter == space.lora_name)
     }
 
@@ -37,7 +40,7 @@ impl Scope<'_> {
 /// Several sessions used it, or a request without one.
 const SHARED: u64 = 0;
 
-/// Of blocks without salt and adapter.
+/// Of blocks without tenant, salt and adapter.
 const PLAIN: u32 = 0;
 
 /// Of a block that was published by itself, under a key of its owner's: its salt and adapter are not
@@ -47,6 +50,7 @@ const UNKNOWN: u32 = u32::MAX;
 #[derive(Debug, Default)]
 struct Name {
     root: Key,
+    tenant: Vec<u8>,
     salt: Vec<u8>,
     adapter: Vec<u8>,
     /// Findable blocks under it.
@@ -70,7 +74,8 @@ impl Origins {
     /// `blocks` became findable: a request in `space`, whose keys start from `root`, computed them.
     #[inline]
     pub fn publish(&mut self, blocks: &[BlockId], root: Key, space: Space<'_>, session: u64) {
-        let plain = space.cache_salt.is_empty() && space.lora_name.is_empty();
+        let plain =
+            space.tenant.is_empty() && space.cache_salt.is_empty() && space.lora_name.is_empty();
         if !plain || !self.spaces.is_empty() {
             self.name_all(blocks, root, space, plain);
         }
@@ -139,7 +144,8 @@ impl Origins {
     /// The findable blocks of `pool` in `scope`. One pass over the pool.
     pub fn blocks_in(&self, scope: Scope<'_>, pool: &Pool) -> Vec<BlockId> {
         let covered: Vec<bool> = self.names.iter().map(|name| scope.covers(name.space())).collect();
-        let unscoped = scope.cache_salt.is_none() && scope.lora_name.is_none();
+        let unscoped =
+            scope.tenant.is_none() && scope.cache_salt.is_none() && scope.lora_name.is_none();
         let plain = scope.covers(Space::default());
         let in_space = |block: BlockId| match self.spaces.get(block as usize) {
             None | Some(&PLAIN) => plain,
@@ -209,7 +215,8 @@ impl Origins {
             return at;
         }
         let (salt, adapter) = (space.cache_salt.to_vec(), space.lora_name.to_vec());
-        let name = Name { root, salt, adapter, blocks };
+        let tenant = space.tenant.to_vec();
+        let name = Name { root, tenant, salt, adapter, blocks };
         let at = if let Some(at) = self.vacant.pop() {
             self.names[at as usize] = name;
             at
@@ -234,6 +241,11 @@ impl Origins {
 
 impl Name {
     fn space(&self) -> Space<'_> {
-        Space { cache_salt: &self.salt, lora_name: &self.adapter, encoder: &[] }
+        Space {
+            tenant: &self.tenant,
+            cache_salt: &self.salt,
+            lora_name: &self.adapter,
+            encoder: &[],
+        }
     }
 }

@@ -17,6 +17,7 @@ mod waits;
 
 use crate::hash::Key;
 use crate::retention::DEFAULT_PRIORITY;
+use crate::tenants::{Ledger, OTHERS};
 
 /// A block's number in its pool.
 pub type BlockId = u32;
@@ -125,6 +126,8 @@ pub struct Pool {
     waiting: u32,
     /// Whether a priority was ever asked for.
     banded: bool,
+    /// Whose blocks they are, where tenants are told apart.
+    ledger: Option<Box<Ledger>>,
 }
 
 /// How many blocks' columns are reserved up front; larger pools grow as they are used.
@@ -146,12 +149,44 @@ impl Pool {
             coming: 0,
             waiting: 0,
             banded: false,
+            ledger: None,
         };
         if null_block {
             pool.create();
             pool.blocks[0].state = State::Null;
         }
         pool
+    }
+
+    /// The same empty pool, in which `ledger` counts each tenant's blocks.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Option<Ledger>) -> Self {
+        self.ledger = ledger.map(Box::new);
+        self
+    }
+
+    /// Whose blocks they are, where tenants are told apart.
+    #[inline]
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_deref()
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn ledger_mut(&mut self) -> Option<&mut Ledger> {
+        self.ledger.as_deref_mut()
+    }
+
+    /// The number of the tenant whose block it is.
+    #[inline]
+    pub fn tenant(&self, block: BlockId) -> u8 {
+        self.ledger.as_ref().map_or(OTHERS, |ledger| ledger.tenant(block))
+    }
+
+    /// Whether the next block comes of an eviction: none is free, or the tenant that is served has its quota.
+    #[inline]
+    pub fn must_evict(&self) -> bool {
+        self.free() == 0 || self.ledger.as_ref().is_some_and(|ledger| ledger.at_quota())
     }
 
     /// All blocks, the null block included.

@@ -15,6 +15,8 @@ pub struct Request {
     pub keys: Vec<Key>,
     /// Length of the prompt where `tokens` is empty.
     pub num_tokens: u32,
+    /// Whose request it is; prefixes are shared only among requests of one tenant.
+    pub tenant: Vec<u8>,
     /// Prefixes are shared only among requests of the same salt.
     pub cache_salt: Vec<u8>,
     /// As `cache_salt`, for `LoRA` and other adapters.
@@ -68,6 +70,7 @@ impl Default for Request {
             tokens: Vec::new(),
             keys: Vec::new(),
             num_tokens: 0,
+            tenant: Vec::new(),
             cache_salt: Vec::new(),
             lora_name: Vec::new(),
             mm_items: Vec::new(),
@@ -115,6 +118,7 @@ impl Request {
     /// The same request, with the keys of another namespace.
     #[must_use]
     pub fn within(mut self, space: Space<'_>) -> Self {
+        self.tenant = space.tenant.to_vec();
         self.cache_salt = space.cache_salt.to_vec();
         self.lora_name = space.lora_name.to_vec();
         self.encoder = space.encoder.to_vec();
@@ -123,7 +127,12 @@ impl Request {
 
     /// The namespace of its keys.
     pub fn space(&self) -> Space<'_> {
-        Space { cache_salt: &self.cache_salt, lora_name: &self.lora_name, encoder: &self.encoder }
+        Space {
+            tenant: &self.tenant,
+            cache_salt: &self.cache_salt,
+            lora_name: &self.lora_name,
+            encoder: &self.encoder,
+        }
     }
 }
 
@@ -139,10 +148,11 @@ impl From<Sequence> for Request {
             tokens: sequence.tokens,
             keys,
             num_tokens: known,
+            tenant: sequence.tenant,
             cache_salt: sequence.cache_salt,
             lora_name: sequence.lora_name,
             mm_items: sequence.mm_items,
-            meta: sequence.meta,
+            meta: Meta { tenant: 0, ..sequence.meta },
             read_cache: sequence.read_cache,
             write_cache: sequence.write_cache,
             resumed: true,
@@ -181,6 +191,8 @@ pub struct Attempt<'a> {
     pub budget: u32,
     /// See [`Request::until`].
     pub until: u32,
+    /// The number of its tenant, which the manager finds.
+    pub tenant: u8,
 }
 
 impl<'a> From<&'a Request> for Attempt<'a> {
@@ -196,6 +208,7 @@ impl<'a> From<&'a Request> for Attempt<'a> {
             chunk: request.chunk,
             budget: u32::MAX,
             until: request.until,
+            tenant: 0,
         }
     }
 }

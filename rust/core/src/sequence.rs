@@ -11,7 +11,7 @@ pub use slots::Sequences;
 pub use table::{BlockTable, Tables};
 
 use crate::error::{Error, Result};
-use crate::hash::{Key, MmItem};
+use crate::hash::{Key, MmItem, Space};
 use crate::manager::Heat;
 use crate::retention::Retention;
 use crate::stats::Miss;
@@ -30,6 +30,9 @@ pub struct Meta {
     pub class: u32,
     /// Larger is more important.
     pub priority: i32,
+    /// The number of its tenant: its place in the configuration, from 1; 0 for all that are not there. The
+    /// manager sets it.
+    pub tenant: u8,
 }
 
 /// A live sequence.
@@ -85,8 +88,10 @@ pub struct Sequence {
     /// What it cost.
     pub usage: Usage,
     /// What `root` was chained from.
+    pub tenant: Vec<u8>,
+    /// As `tenant`.
     pub cache_salt: Vec<u8>,
-    /// As `cache_salt`.
+    /// As `tenant`.
     pub lora_name: Vec<u8>,
     /// Content id of the other input that it attends to; if it is empty, that input's blocks are
     /// not shared.
@@ -131,6 +136,12 @@ pub struct Usage {
 }
 
 impl Sequence {
+    /// The space of its keys.
+    pub fn space(&self) -> Space<'_> {
+        let Self { tenant, cache_salt, lora_name, encoder, .. } = self;
+        Space { tenant, cache_salt, lora_name, encoder }
+    }
+
     /// Tokens known, with slots or without.
     #[inline]
     pub fn known(&self) -> u32 {
@@ -226,6 +237,7 @@ impl Sequence {
             keys: refilled(&mut self.keys, &other.keys),
             mm_items: refilled(&mut self.mm_items, &other.mm_items),
             next_use: refilled(&mut self.next_use, &other.next_use),
+            tenant: refilled(&mut self.tenant, &other.tenant),
             cache_salt: refilled(&mut self.cache_salt, &other.cache_salt),
             lora_name: refilled(&mut self.lora_name, &other.lora_name),
             encoder: refilled(&mut self.encoder, &other.encoder),
@@ -236,12 +248,22 @@ impl Sequence {
 
     fn clear(&mut self) {
         let Self {
-            tokens, keys, mm_items, next_use, tables, cache_salt, lora_name, encoder, ..
+            tokens,
+            keys,
+            mm_items,
+            next_use,
+            tables,
+            tenant,
+            cache_salt,
+            lora_name,
+            encoder,
+            ..
         } = self;
         tokens.clear();
         keys.clear();
         mm_items.clear();
         next_use.clear();
+        tenant.clear();
         cache_salt.clear();
         lora_name.clear();
         encoder.clear();

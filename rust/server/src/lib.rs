@@ -28,6 +28,7 @@
 mod arrivals;
 mod cache;
 mod engine;
+mod fair;
 pub mod fixed;
 pub mod fleet;
 mod gaps;

@@ -63,6 +63,13 @@ pub struct ServerOptions {
     /// Priority of each class of the trace, in the order of [`kvframe_trace::Trace::classes`]; larger
     /// is more important. A class that is not listed, and a request without one, has 0.
     pub priorities: Vec<i32>,
+    /// Classes are tenants of the manager: they share no block, and where one finds no room, gives its blocks up
+    /// or has its share, the others' requests still come in.
+    pub tenants: bool,
+    /// The most that each class has of the places and of the prompt tokens of a step, 0 to 1, in the order of
+    /// [`kvframe_trace::Trace::classes`]; at least one of each. A class that is not listed, and requests
+    /// without one, may have all.
+    pub shares: Vec<f64>,
     /// The time between arrivals is divided by this.
     pub load: f64,
     /// A turn of a session arrives when the turn before has ended and the trace's time between their
@@ -94,6 +101,8 @@ impl Default for ServerOptions {
             max_num_batched_tokens: 8_192,
             order: QueueOrder::default(),
             priorities: Vec::new(),
+            tenants: false,
+            shares: Vec::new(),
             load: 1.0,
             closed_loop: false,
             one_at_a_time: false,
@@ -105,5 +114,12 @@ impl Default for ServerOptions {
             time_factor: 1.0,
             every_step: false,
         }
+    }
+}
+
+impl ServerOptions {
+    /// Whether one class's want of room, or of a share, is no other's.
+    pub(crate) fn tells_apart(&self) -> bool {
+        self.tenants || !self.shares.is_empty()
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Prompts<'a> {
     cache_generated: bool,
     one_token: bool,
     tells_next_use: bool,
+    /// Classes are tenants.
+    tenants: bool,
 }
 
 /// A key for block `at` of request `i` that no other block has.
@@ -44,6 +46,7 @@ impl<'a> Prompts<'a> {
             cache_generated: options.cache_generated,
             one_token: options.one_at_a_time,
             tells_next_use: options.tell_next_use,
+            tenants: options.tenants,
         };
         if options.cache_generated {
             let goes_on =
@@ -79,6 +82,26 @@ impl<'a> Prompts<'a> {
         self.metas[i].priority
     }
 
+    /// Its class: one more than its place in [`Trace::classes`]; 0 if it has none.
+    pub fn class(&self, i: usize) -> usize {
+        self.trace.class_of.get(i).copied().unwrap_or(0).into()
+    }
+
+    /// How many classes the trace names.
+    pub fn classes(&self) -> usize {
+        self.trace.classes.len()
+    }
+
+    /// The key of a block of request `i`: tenants share none.
+    fn key(&self, i: usize, node: u32) -> Key {
+        let key = node_key(node);
+        if !self.tenants {
+            return key;
+        }
+        // Odd: classes keep apart.
+        Key(key.0 ^ (self.class(i) as u128).wrapping_mul(0xD6E8_FEB8_6659_FD93_C2B2_AE3D_27D4_EB4F))
+    }
+
     /// Tokens a block.
     pub fn block_size(&self) -> u32 {
         self.trace.block_size
@@ -88,7 +111,7 @@ impl<'a> Prompts<'a> {
     pub fn findable(&self, i: usize) -> (impl Iterator<Item = Key>, u32) {
         let size = self.block_size();
         let nodes = self.trace.prefix(i, self.trace.blocks(i, Mode::Engine) as usize);
-        let keys = nodes.into_owned().into_iter().map(node_key);
+        let keys = nodes.into_owned().into_iter().map(move |node| self.key(i, node));
         (keys, (self.prompt(i) - 1) / size * size)
     }
 
@@ -114,6 +137,12 @@ impl<'a> Prompts<'a> {
         // Slots for what is to be computed before the next token, and not for the answer behind it.
         asked.until = target.next_multiple_of(size).min(asked.num_tokens);
         asked.meta = self.metas[i];
+        asked.tenant.clear();
+        if self.tenants
+            && let Some(name) = self.class(i).checked_sub(1)
+        {
+            asked.tenant.extend_from_slice(self.trace.classes[name].as_bytes());
+        }
         asked.resumed = progress.lost > 0;
         self.fill(i, progress.own_from, manager.needs_future(), asked);
         let limit = (target - 1) / size;
@@ -135,7 +164,7 @@ impl<'a> Prompts<'a> {
         let all = (self.known(i) / self.trace.block_size) as usize;
         let all = if self.cache_generated { all } else { prompt };
         let nodes = &shared[..shared.len().min(all).min(own_from as usize)];
-        keys.extend(nodes.iter().map(|&node| node_key(node)));
+        keys.extend(nodes.iter().map(|&node| self.key(i, node)));
         keys.extend((nodes.len()..all).map(|at| own_key(i, at)));
         if needs_future || self.tells_next_use {
             let told = prompt.min(nodes.len());

@@ -8,6 +8,7 @@ use kvframe_core::{Error, Manager, Request};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
+use crate::fair::Fair;
 use crate::handover::Handover;
 use crate::loading::Loading;
 use crate::options::ServerOptions;
@@ -28,6 +29,7 @@ pub(crate) struct Scheduler<'a> {
     pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
+    fair: Fair,
     /// Prompt tokens of requests that wait.
     pub waiting_tokens: u64,
     /// In the order in which they came in.
@@ -67,13 +69,15 @@ impl<'a> Scheduler<'a> {
         tiers: Option<Tiers>,
     ) -> Self {
         let (block_size, capacity) = (manager.options().block_size, manager.options().blocks);
+        let fair = Fair::new(options, prompts.classes());
         Self {
             cache: Cache { manager, host },
             options,
             times,
             block_size,
             capacity,
-            queue: Queue::new(options.order),
+            queue: Queue::new(options.order, fair.classes()),
+            fair,
             waiting_tokens: 0,
             running: Vec::new(),
             loading: Vec::new(),
@@ -101,7 +105,7 @@ impl<'a> Scheduler<'a> {
         self.progress.insert(request, Progress::fresh(number, own_from));
         self.arrived += 1;
         let facts = (self.prompts.prompt(request), self.prompts.priority(request));
-        self.queue.push(request, number, facts);
+        self.queue.push(self.class(request), request, number, facts);
         self.waiting_tokens += u64::from(facts.0);
         true
     }
@@ -111,9 +115,13 @@ impl<'a> Scheduler<'a> {
         self.cache.manager.set_time((now * 1_000.0).max(0.0) as u64);
         self.settle_transfers(now)?;
         let mut budget = self.options.max_num_batched_tokens;
+        let Self { fair, prompts, running, loading, .. } = self;
+        let loads = loading.iter().map(|waits| waits.one.request);
+        let here = running.iter().map(|one| one.request).chain(loads);
+        fair.begin(here.map(|request| prompts.class(request)));
         let preempted = self.grow_all(&mut budget)?;
         let before = self.state(budget);
-        if !preempted {
+        if !preempted || !self.fair.is_off() {
             self.let_in(&mut budget, now)?;
         }
         // An attempt that failed may have made room, so that the next one does not.
@@ -137,7 +145,10 @@ impl<'a> Scheduler<'a> {
     fn grow_all(&mut self, budget: &mut u32) -> Result<bool, Stopped> {
         let (mut at, mut preempted) = (0, false);
         while at < self.running.len() {
-            let count = self.running[at].remaining().min(*budget);
+            let (request, decodes) = (self.running[at].request, self.running[at].decodes());
+            let class = self.class(request);
+            let most = if decodes { *budget } else { self.fair.tokens(class).min(*budget) };
+            let count = self.running[at].remaining().min(most);
             self.running[at].scheduled = count;
             let drafts = self.draft(at, *budget - count);
             while count > 0 && !self.make_slots(at, count + drafts)? {
@@ -151,10 +162,19 @@ impl<'a> Scheduler<'a> {
                     (one.scheduled, one.drafts, one.right) = (0, 0, 0);
                     break;
                 }
-                self.preempt_last()?;
+                let gone = self.preempt_last(class, at)?;
                 if at == self.running.len() {
                     return Ok(true);
                 }
+                if gone == Some(at) {
+                    break;
+                }
+            }
+            if self.running[at].request != request {
+                continue;
+            }
+            if !decodes {
+                self.fair.spend(class, self.running[at].scheduled);
             }
             let one = &self.running[at];
             *budget -= one.scheduled + one.drafts;
@@ -192,9 +212,13 @@ impl<'a> Scheduler<'a> {
         Ok(grown)
     }
 
-    /// The sequence that came in last gives its blocks up and waits again.
-    fn preempt_last(&mut self) -> Result<(), Stopped> {
-        let Some(one) = self.running.pop() else { return Ok(()) };
+    /// The sequence of `class` that came in last, from the place `at` on, gives its blocks up and waits again.
+    /// Returns its place.
+    fn preempt_last(&mut self, class: usize, at: usize) -> Result<Option<usize>, Stopped> {
+        let its = |one: &Running| self.class(one.request) == class;
+        let Some(place) = self.running[at..].iter().rposition(its) else { return Ok(None) };
+        let one = self.running.remove(at + place);
+        self.fair.close(class);
         self.swap_out(&one)?;
         self.cache.manager.preempt(one.seq)?;
         self.forget_below(one.seq);
@@ -204,16 +228,21 @@ impl<'a> Scheduler<'a> {
         progress.last_token = one.last_token;
         self.records[one.request].preemptions += 1;
         self.wait_again(&one);
-        Ok(())
+        Ok(Some(at + place))
+    }
+
+    /// The class of a request, as far as classes are told apart.
+    fn class(&self, request: usize) -> usize {
+        self.fair.class(self.prompts.class(request))
     }
 
     /// A request that has given its blocks up waits again.
     pub fn wait_again(&mut self, one: &Running) {
         let (i, number) = (one.request, self.progress[one.request].number);
         if self.records[i].preemptions > 0 {
-            self.queue.push_preempted(i, number);
+            self.queue.push_preempted(self.class(i), i, number);
         } else {
-            self.queue.push(i, number, (one.prompt, self.prompts.priority(i)));
+            self.queue.push(self.class(i), i, number, (one.prompt, self.prompts.priority(i)));
         }
         self.waiting_tokens += u64::from(one.prompt);
     }
@@ -223,12 +252,14 @@ impl<'a> Scheduler<'a> {
         let places = self.options.max_num_seqs as usize;
         while *budget > 0 && self.running.len() + self.loading.len() < places {
             let state = self.state(*budget);
-            if self.refused_at == Some(state) {
+            if self.fair.is_off() && self.refused_at == Some(state) {
                 return Ok(());
             }
             let Some(waiter) = self.first_waiter()? else { return Ok(()) };
             let i = waiter.request;
-            self.asked.chunk = *budget;
+            let class = self.class(i);
+            let most = self.fair.tokens(class).min(*budget);
+            self.asked.chunk = most;
             self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
             self.ask_to_join(i);
@@ -246,7 +277,8 @@ impl<'a> Scheduler<'a> {
             };
             let Some(allocation) = allocation else {
                 self.refused_at = Some(state);
-                return Ok(());
+                self.fair.close(class);
+                continue;
             };
             self.queue.remove(&waiter);
             self.waiting_tokens -= u64::from(self.prompts.prompt(i));
@@ -273,7 +305,9 @@ impl<'a> Scheduler<'a> {
                 None => continue,
                 Some(landed) => one = landed,
             }
-            one.scheduled = one.remaining().min(*budget);
+            self.fair.take_place(class);
+            one.scheduled = one.remaining().min(most);
+            self.fair.spend(class, one.scheduled);
             *budget -= one.scheduled;
             self.running.push(one);
             // A load that brought less than it promised took slots along, which are free now.
@@ -289,20 +323,23 @@ impl<'a> Scheduler<'a> {
     }
 
     fn first_waiter(&mut self) -> Result<Option<Waiter>, Stopped> {
-        let Self { queue, prompts, progress, cache, asked, .. } = self;
+        let Self { queue, fair, prompts, progress, cache, asked, .. } = self;
         let mut failed = None;
-        let first = queue.first(|i| {
-            let looked = prompts
-                .ask(i, &mut progress[i], cache.manager, asked)
-                .and_then(|()| cache.manager.lookup_request(&*asked));
-            looked.map_or_else(
-                |error| {
-                    failed = Some(error);
-                    0
-                },
-                |hit| hit.tokens,
-            )
-        });
+        let first = queue.first(
+            |class| fair.is_open(class),
+            |i| {
+                let looked = prompts
+                    .ask(i, &mut progress[i], cache.manager, asked)
+                    .and_then(|()| cache.manager.lookup_request(&*asked));
+                looked.map_or_else(
+                    |error| {
+                        failed = Some(error);
+                        0
+                    },
+                    |hit| hit.tokens,
+                )
+            },
+        );
         failed.map_or(Ok(first), |error| Err(error.into()))
     }
 

@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "nothing-gives-way",
         "store/mod.rs",
-        "        let available = self.pool.available() - acquired;\n",
-        "        let available = (self.pool.available() - acquired).min(self.pool.free());\n",
+        "        let available = all.saturating_sub(acquired);\n",
+        "        let available = all.saturating_sub(acquired).min(self.pool.free());\n",
         "a pool full of cached blocks refuses everybody",
         ("CB-B7", "FE-B17"),
     ),

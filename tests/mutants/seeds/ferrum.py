@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "collection-collects-nothing",
         "manager/blocks/pressure.rs",
-        ".min(self.pool().cached());\n",
-        ".min(self.pool().cached()) * 0;\n",
+        ".min(self.store.evictable_ahead());\n",
+        ".min(self.store.evictable_ahead()) * 0;\n",
         "what nobody uses is kept, however scarce room is",
         ("FE-B14",),
     ),
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "a-block-too-many",
         "store/mod.rs",
-        "        if needed > available {\n",
+        "        if needed > available || acquired > all {\n",
         "        if needed > available + 1 {\n",
         "a full pool promises a page that is not there",
         ("FE-B28",),

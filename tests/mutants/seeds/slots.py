@@ -16,11 +16,11 @@ MUTANTS = (
     Mutant(
         "asks-until-there-is-room",
         "store/mod.rs",
-        "        if needed > available {\n",
-        "        if needed > available {\n"
+        "        if needed > available || acquired > all {\n",
+        "        if needed > available || acquired > all {\n"
         "            if self.pool.referenced() == self.pool.capacity() {\n"
         # Not in tail position: the stack ends, which names the test, where a loop never would.
-        "                let asked = self.check_room(needed, acquired);\n"
+        "                let asked = self.check_room(needed, acquired, tenant);\n"
         "                return std::hint::black_box(asked);\n"
         "            }\n",
         "with everything in use a request is never answered",

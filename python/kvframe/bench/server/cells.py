@@ -71,6 +71,7 @@ class Server:
     max_num_batched_tokens: int
     order: str
     class_priority: dict[str, int] = field(default_factory=dict)
+    class_share: dict[str, float] = field(default_factory=dict)
     closed_loop: bool = False
     cache_generated: bool = True
     token_bytes: int = 0
@@ -226,6 +227,9 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "max_num_batched_tokens": server.max_num_batched_tokens,
         "order": server.order,
         "priorities": [server.class_priority.get(name, 0) for name in plan.source.trace.classes],
+        "shares": [server.class_share.get(name, 1.0) for name in plan.source.trace.classes]
+        if server.class_share
+        else [],
         "load": plan.load,
         "closed_loop": server.closed_loop,
         "cache_generated": server.cache_generated,
@@ -235,6 +239,17 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "speculation": server.speculation,
         "time_factor": plan.time_factor,
     }
+
+
+def policies_of(
+    chosen: Choice, block_size: int, configured: Configured | None
+) -> tuple[object, dict[str, object] | None]:
+    """The eviction policy made anew: of one from outside the core, an instance for each tenant."""
+    policy, options = chosen.engine_policy(block_size)
+    if isinstance(policy, str) or configured is None or not configured.tenants:
+        return policy, options
+    more = (chosen.engine_policy(block_size)[0] for _ in range(configured.tenants))
+    return [policy, *more], options
 
 
 def _router(fleet: Fleet, server: Server) -> dict[str, Any] | None:
@@ -255,7 +270,7 @@ def _router(fleet: Fleet, server: Server) -> dict[str, Any] | None:
 def _engine(plan: ServerPlan, server: Server) -> dict[str, Any]:
     """The policies and tiers of one server, made anew."""
     size = plan.source.trace.block_size
-    policy, options = plan.policy.engine_policy(size)
+    policy, options = policies_of(plan.policy, size, server.configured)
     gate, gate_options = plan.admission.engine_policy(size) if plan.admission else (None, None)
     return {
         "policy": policy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -77,6 +77,7 @@ class ServerRequest:
     max_num_batched_tokens: int = 8192
     order: str = "fcfs"
     class_priority: str | None = None
+    class_share: str | None = None
     closed_loop: bool = False
     cache_generated: bool = True
     preemption: str = PREEMPTIONS[0]
@@ -159,7 +160,8 @@ class ServerJob:
         self.fleets = _fleets(request, self.server)
         if request.flood is not None:
             sources = [one for s in sources for one in (s, flooded(s, request.flood))]
-        _check_classes(self.server.class_priority, sources)
+        _check_classes("--class-priority", self.server.class_priority, sources)
+        _check_classes("--class-share", self.server.class_share, sources)
         sizes = {source.name: self._blocks(source, card, shape, found) for source in sources}
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
@@ -300,6 +302,7 @@ def _server(
             ("--closed-loop", request.closed_loop),
             (f"--order {order}", order != "fcfs"),
             ("--join", request.join),
+            ("--class-share", request.class_share is not None),
         )
         if is_asked
     ]
@@ -323,6 +326,7 @@ def _server(
         max_num_batched_tokens=request.max_num_batched_tokens,
         order=order,
         class_priority=_class_priority(request.class_priority),
+        class_share=_class_share(request.class_share),
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
         preemption=one_of([request.preemption], "--preemption", PREEMPTIONS)[0],
@@ -361,14 +365,26 @@ def _class_priority(text: str | None) -> dict[str, int]:
     return found
 
 
-def _check_classes(wanted: dict[str, int], sources: Sequence[Source]) -> None:
+def _class_share(text: str | None) -> dict[str, float]:
+    found = {}
+    for name, value in keyed((text or "").split(","), "--class-share").items() if text else ():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] <= 1:
+            raise ConfigError(
+                f"--class-share {text}: {name} = {value}: must be a share above 0, up to 1"
+            )
+    return found
+
+
+def _check_classes(option: str, wanted: Mapping[str, object], sources: Sequence[Source]) -> None:
     known = [name for source in sources for name in source.trace.classes]
     for name in wanted:
         if name not in known:
             have = f"the traces have {', '.join(known)}" if known else "no trace names classes"
-            raise ConfigError(
-                f"--class-priority: no class {name}: {have}{did_you_mean(name, known)}"
-            )
+            raise ConfigError(f"{option}: no class {name}: {have}{did_you_mean(name, known)}")
 
 
 def _load(text: str) -> float:

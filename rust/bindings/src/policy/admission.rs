@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use kvframe_core::manager::{Due, Step};
 use kvframe_core::policy::admission::{Admit, Ask, Offer, Verdict, Verdicts, find};
+use kvframe_core::tenants::PerTenantAdmission;
 use kvframe_core::{Error, Key, Manager as Core};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -44,13 +45,21 @@ pub fn make_admission(
     py: Python<'_>,
     policy: Option<&Bound<'_, PyAny>>,
     given: Option<&Bound<'_, PyDict>>,
+    tenants: usize,
 ) -> PyResult<(Option<Box<dyn Admit>>, Admission)> {
     let Some(policy) = policy else {
         let options = Some(PyDict::new(py).unbind());
         return Ok((None, Admission { name: "always".into(), python: None, options }));
     };
     if let Ok(name) = policy.extract::<String>() {
-        let (policy, options) = options::make(py, "admission_options", given, || find(&name))?;
+        let make = || options::make(py, "admission_options", given, || find(&name));
+        let (mut policy, options) = make()?;
+        if tenants > 0 && policy.is_some() {
+            let others = (0..tenants).map(|_| make().map(|(one, _)| one));
+            let others = others.collect::<PyResult<Vec<_>>>()?;
+            let all = policy.into_iter().chain(others.into_iter().flatten()).collect();
+            policy = Some(Box::new(PerTenantAdmission::new(all)));
+        }
         return Ok((policy, Admission { name, python: None, options: Some(options) }));
     }
     let name = policy.getattr("name")?.extract()?;
@@ -193,6 +202,9 @@ fn column(name: &str) -> Option<Column> {
         "session" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.session).collect()),
         "turn" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.turn).collect()),
         "request_class" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.class).collect()),
+        "tenant" => {
+            |py, offer| frozen(py, offer.metas.iter().map(|m| u32::from(m.tenant)).collect())
+        }
         "priority" => |py, offer| frozen(py, offer.metas.iter().map(|m| m.priority).collect()),
         _ => return None,
     };

@@ -51,6 +51,7 @@ impl Column {
                 array.put(py, true, offer.parents.iter().map(place))
             }
             Self::Fact(Fact::Session) => array.put(py, true, facts.session.iter().copied()),
+            Self::Fact(Fact::Tenant) => array.put(py, true, facts.tenant.iter().copied()),
             Self::Fact(Fact::Class) => array.put(py, true, facts.class.iter().copied()),
             Self::Fact(Fact::Depth) => number(py, floats, array, &facts.depth, f64::from),
             Self::Fact(Fact::LastUse) => number(py, floats, array, &facts.last_use, tick),

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use kvframe_core::policy::{
     self, Candidates, Choice, Decision, Eviction, External, Journal, Subscriptions,
 };
+use kvframe_core::tenants::PerTenant;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList, PyString};
 
 use super::asker::{Arrays, Asker, frozen, words};
 use super::column::Column;
@@ -48,6 +49,40 @@ pub fn make_policy(
     let python = PyEviction::new(policy)?;
     let eviction = Box::new(External::new(python.heard));
     Ok(Policy { eviction, outside: Outside::Python(Box::new(python)), name, options })
+}
+
+/// The same, an instance for each of `tenants` and one for all others; `policy` is then a list of drivers, where
+/// it is none of the core's.
+pub fn make_policies(
+    py: Python<'_>,
+    policy: &Bound<'_, PyAny>,
+    given: Option<&Bound<'_, PyDict>>,
+    tenants: usize,
+) -> PyResult<Policy> {
+    if tenants == 0 {
+        return make_policy(py, policy, given);
+    }
+    let drivers = match policy.cast::<PyList>() {
+        Ok(drivers) => drivers.iter().collect(),
+        Err(_) if policy.is_instance_of::<PyString>() => vec![policy.clone(); tenants + 1],
+        Err(_) => {
+            let message =
+                format!("one driver for {tenants} tenants and all others: each needs its own");
+            return Err(raise(py, "ConfigError", message));
+        }
+    };
+    let made = drivers.iter().map(|driver| make_policy(py, driver, given));
+    let made = made.collect::<PyResult<Vec<_>>>()?;
+    let (mut evictions, mut outside, mut about) = (Vec::new(), Vec::new(), None);
+    for one in made {
+        evictions.push(one.eviction);
+        outside.push(one.outside);
+        about = about.or(Some((one.name, one.options)));
+    }
+    let (name, options) = about.unwrap_or_default();
+    let inside = outside.iter().all(|one| matches!(one, Outside::Nothing));
+    let outside = if inside { Outside::Nothing } else { Outside::PerTenant(outside) };
+    Ok(Policy { eviction: Box::new(PerTenant::new(evictions)), outside, name, options })
 }
 
 /// A policy written in Python, behind `kvframe.drivers.eviction.EvictionDriver`.

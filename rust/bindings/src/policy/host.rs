@@ -28,6 +28,8 @@ pub enum Outside {
     Python(Box<PyEviction>),
     /// It answers under the lock, and may not call back.
     Native(Native),
+    /// Each tenant has one of its own, by number.
+    PerTenant(Vec<Outside>),
 }
 
 impl Outside {
@@ -36,11 +38,34 @@ impl Outside {
             Self::Nothing => Ok(()),
             Self::Python(policy) => policy.traverse(visit),
             Self::Native(native) => native.traverse(visit),
+            Self::PerTenant(all) => all.iter().try_for_each(|one| one.traverse(visit)),
         }
     }
 
+    /// The instance of that number.
+    pub fn of(&self, instance: usize) -> &Self {
+        match self {
+            Self::PerTenant(all) => &all[instance.min(all.len() - 1)],
+            one => one,
+        }
+    }
+
+    /// Its instances.
+    fn all(&self) -> &[Self] {
+        if let Self::PerTenant(all) = self { all } else { std::slice::from_ref(self) }
+    }
+
+    /// Those that are compiled.
+    pub fn natives(&self) -> impl Iterator<Item = &Native> {
+        self.all().iter().filter_map(|one| match one {
+            Self::Native(native) => Some(native),
+            _ => None,
+        })
+    }
+
+    /// The compiled one that speaks for all: one that failed, if any did.
     pub fn native(&self) -> Option<&Native> {
-        if let Self::Native(native) = self { Some(native) } else { None }
+        self.natives().find(|native| native.failures() > 0).or_else(|| self.natives().next())
     }
 
     /// Decisions that the built-in order took for a policy that failed.
@@ -49,6 +74,7 @@ impl Outside {
             Self::Nothing => 0,
             Self::Python(policy) => policy.failures(),
             Self::Native(native) => native.failures(),
+            Self::PerTenant(all) => all.iter().map(Self::failures).sum(),
         }
     }
 
@@ -58,6 +84,7 @@ impl Outside {
             Self::Nothing => None,
             Self::Python(policy) => Some(policy.window() as u32),
             Self::Native(native) => native.window(),
+            Self::PerTenant(all) => all[0].window(),
         }
     }
 }
@@ -145,7 +172,7 @@ impl<C: Consult + Send> PolicyHost<C> {
     }
 
     fn tell_faults(&self, py: Python<'_>) {
-        if let Some(native) = self.outside.native() {
+        for native in self.outside.natives() {
             native.report(py);
         }
     }
@@ -202,13 +229,25 @@ impl<C: Consult + Send> PolicyHost<C> {
     /// Has the policy choose `n` victims for the operation that follows: one in Python without the lock,
     /// a native one under it.
     pub fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
-        let policy = match &self.outside {
+        let at = if matches!(self.outside, Outside::PerTenant(_)) {
+            self.locked(py, C::instance)?
+        } else {
+            0
+        };
+        let decide = |core: &mut C| {
+            core.ask_instance(at);
+            core.decide(n)
+        };
+        let policy = match self.outside.of(at) {
             Outside::Python(policy) => policy,
-            Outside::Native(_) if self.locked(py, |core| core.decide(n))? => return Ok(()),
+            Outside::Native(_) if self.locked(py, decide)? => return Ok(()),
             _ => return Err(self.error(py, &Error::NeedVictims { n })),
         };
-        let (decision, choice) = self.ask(py, policy, n as usize)?;
-        self.locked(py, |core| core.decided(decision.n, choice.as_ref()))?;
+        let (decision, choice) = self.ask(py, policy, at, n as usize)?;
+        self.locked(py, |core| {
+            core.ask_instance(at);
+            core.decided(decision.n, choice.as_ref());
+        })?;
         policy.done_with(decision);
         Ok(())
     }
@@ -217,22 +256,35 @@ impl<C: Consult + Send> PolicyHost<C> {
         &self,
         py: Python<'_>,
         policy: &PyEviction,
+        at: usize,
         n: usize,
     ) -> PyResult<(Decision, Option<Choice>)> {
         let _turn = policy.turn(py)?;
         let mut decision = policy.decision(n);
-        self.locked(py, |core| core.consult(policy.window(), &mut decision))?;
+        self.locked(py, |core| {
+            core.ask_instance(at);
+            core.consult(policy.window(), &mut decision);
+        })?;
         let choice = policy.ask(py, &decision)?;
         Ok((decision, choice))
     }
 
     /// Delivers events to a policy that has not been asked for so long that they accumulate.
     pub fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
-        let Outside::Python(policy) = &self.outside else { return Ok(()) };
-        if self.locked(py, C::journal_len)? >= MANY_EVENTS {
-            let _turn = policy.turn(py)?;
-            let journal = self.locked(py, C::take_journal)?;
-            policy.deliver(py, &journal)?;
+        for (at, outside) in self.outside.all().iter().enumerate() {
+            let Outside::Python(policy) = outside else { continue };
+            let many = |core: &mut C| {
+                core.ask_instance(at);
+                core.journal_len() >= MANY_EVENTS
+            };
+            if self.locked(py, many)? {
+                let _turn = policy.turn(py)?;
+                let journal = self.locked(py, |core| {
+                    core.ask_instance(at);
+                    core.take_journal()
+                })?;
+                policy.deliver(py, &journal)?;
+            }
         }
         Ok(())
     }
@@ -250,7 +302,7 @@ impl<C: Consult + Send> PolicyHost<C> {
             return told.map_err(|e| self.error(py, &e));
         };
         let n = self.locked(py, |core| tier(core).pool().cached())?.min(most);
-        let (decision, choice) = self.ask(py, policy, n as usize)?;
+        let (decision, choice) = self.ask(py, policy, 0, n as usize)?;
         policy.done_with(decision);
         match choice {
             Some(choice) => Ok(choice.blocks),

@@ -62,10 +62,12 @@ impl Index {
     /// The index that `options` ask for, empty; its blocks have up to `span` tokens.
     pub fn new(options: &Options, span: u32) -> Self {
         let &Options { block_size, blocks, index, partial_hits, keep_duplicates, .. } = options;
+        // Ids depend on other tenants.
+        let by_age = keep_duplicates || !options.tenants.is_empty();
         match index {
             IndexKind::Hash => {
                 let hash = HashIndex::new(options.chain_hash(), span, blocks);
-                Self::Hash(hash.by_age(keep_duplicates))
+                Self::Hash(hash.by_age(by_age))
             }
             IndexKind::Radix => Self::Radix(Box::new(Radix::new(block_size, partial_hits))),
         }

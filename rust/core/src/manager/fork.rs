@@ -86,7 +86,8 @@ impl Manager {
         // The source keeps the blocks that it shares: every fork copies what it writes into.
         let copies = self.written_ahead(seq, |_| true)?.len() as u64;
         let needed = u32::try_from((rows + copies) * u64::from(n)).unwrap_or(u32::MAX);
-        if needed == 0 { Ok(()) } else { self.check_room(needed, 0) }
+        let tenant = self.sequences.get(seq)?.meta.tenant;
+        if needed == 0 { Ok(()) } else { self.check_room(needed, 0, tenant) }
     }
 
     /// A sequence with every block of `seq`, whatever is computed.
@@ -127,7 +128,8 @@ impl Manager {
         self.check_cut(seq, upto, &|_| false)?;
         let tails = if copy { self.partial_blocks(seq, upto)? } else { Vec::new() };
         if !tails.is_empty() {
-            self.check_room(tails.len() as u32, 0)?;
+            let tenant = self.sequences.get(seq)?.meta.tenant;
+            self.check_room(tails.len() as u32, 0, tenant)?;
         }
         self.check_fork(seq, committed, len)?;
         self.store.note_two(Kind::ForkPrefix, seq, u64::from(upto), u64::from(copy));

@@ -45,6 +45,8 @@ pub use inspect::snapshot::{SequenceCopy, Snapshot, SnapshotBlocks};
 pub use retain::lock::{PinRequest, PinResult};
 pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 
+use hashbrown::HashMap;
+
 use crate::error::{Error, Result};
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
@@ -56,6 +58,7 @@ use crate::pool::{BlockId, Pool};
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::{Observer, Stats};
 use crate::store::Store;
+use crate::tenants::{Account, OTHERS, PerTenant, Tenant};
 use crate::transfers::{CopyPlan, Transfers};
 
 /// A KV cache's control plane.
@@ -75,6 +78,8 @@ pub struct Manager {
     /// Steps checked: the number of the last one.
     checked: u64,
     capacity: Capacity,
+    /// Numbers of tenants by name; none where they are not told apart.
+    numbers: HashMap<Vec<u8>, u8>,
     /// What sequences that came in with their whole length may yet take.
     promised: allocate::promises::Promises,
     /// Blocks held one by one.
@@ -100,6 +105,9 @@ impl Manager {
     /// [`Error::Invalid`] for options outside their limits; [`Error::PolicyRefused`].
     pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
+        check_policies(&options.tenants, &*policy)?;
+        let names = options.tenants.iter().map(|tenant| tenant.name.clone());
+        let numbers = names.zip(1..).collect();
         let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();
         let span = layout.groups().iter().map(|reach| reach.span).max().unwrap_or(0);
@@ -113,6 +121,7 @@ impl Manager {
             observer: Observer::new(options.observe.statistics),
             checked: 0,
             capacity: Capacity::default(),
+            numbers,
             promised: allocate::promises::Promises::default(),
             held_blocks: HeldBlocks::default(),
             remapped: Vec::new(),
@@ -214,16 +223,47 @@ impl Manager {
         tokens - tokens % self.layout.unit_tokens()
     }
 
-    /// Refuses what needs more blocks than can be had; `acquired` cached blocks are spoken for.
-    fn check_room(&mut self, needed: u32, acquired: u32) -> Result<()> {
-        self.room_for(needed, acquired).inspect_err(|error| self.count_refusal(error))
+    /// Refuses what needs more blocks than a tenant can have; `acquired` cached blocks are spoken for.
+    fn check_room(&mut self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
+        let room = self.room_for(needed, acquired, tenant);
+        room.inspect_err(|error| self.count_refusal(error, tenant))
     }
 
     /// [`Self::check_room`] without counting a refusal.
-    fn room_for(&self, needed: u32, acquired: u32) -> Result<()> {
+    fn room_for(&self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
         if self.capacity.is_asleep() {
             return Err(Error::Asleep);
         }
-        self.store.check_room(needed, acquired)
+        self.store.check_room(needed, acquired, tenant)
     }
+
+    /// The number of the tenant of that name; [`OTHERS`] if it is not configured.
+    #[inline]
+    fn tenant_number(&self, name: &[u8]) -> u8 {
+        if self.numbers.is_empty() { OTHERS } else { self.numbered(name) }
+    }
+
+    #[cold]
+    fn numbered(&self, name: &[u8]) -> u8 {
+        self.numbers.get(name).copied().unwrap_or(OTHERS)
+    }
+
+    /// What each tenant has, by number, the others first; none where tenants are not told apart.
+    pub fn accounts(&self) -> &[Account] {
+        self.store.accounts()
+    }
+}
+
+/// Refuses one policy for several tenants: each needs an instance of its own.
+///
+/// # Errors
+/// [`Error::Invalid`].
+fn check_policies(tenants: &[Tenant], policy: &dyn Eviction) -> Result<()> {
+    let has = policy.tenants().map_or(1, PerTenant::len);
+    let needs = if tenants.is_empty() { 1 } else { tenants.len() + 1 };
+    if has == needs {
+        return Ok(());
+    }
+    let limit = format!("{needs} are needed: one for each tenant and one for all others");
+    Err(Error::Invalid { what: "policies", value: has.to_string(), limit })
 }

@@ -36,6 +36,7 @@ use crate::error::Result;
 use crate::hash::Key;
 use crate::pool::{BlockId, Pool};
 use crate::sequence::Meta;
+use crate::tenants::PerTenant;
 
 /// Never used again, as far as is known.
 pub const NEVER: u32 = u32::MAX;
@@ -227,6 +228,16 @@ pub trait Consulted {
 
     /// The state that the core keeps for it, if there is one.
     fn external(&mut self) -> Option<&mut External> {
+        None
+    }
+
+    /// The policies of tenants, if it is one for each.
+    fn tenants(&self) -> Option<&PerTenant> {
+        None
+    }
+
+    /// The same, to change them.
+    fn tenants_mut(&mut self) -> Option<&mut PerTenant> {
         None
     }
 

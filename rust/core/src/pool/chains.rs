@@ -108,6 +108,10 @@ impl Pool {
             marks |= b.marks;
         }
         self.cached -= firsts;
+        if let Some(ledger) = &mut self.ledger {
+            let first = blocks.iter().filter(|&&block| self.blocks[block as usize].refs == 1);
+            first.for_each(|&block| ledger.uncached(block));
+        }
         if marks & WAITS != 0 {
             self.chain_came_back(blocks);
         }
@@ -155,6 +159,11 @@ impl Pool {
             return false;
         }
         self.cached += blocks.len() as u32;
+        if let Some(ledger) = &mut self.ledger {
+            for &block in blocks {
+                ledger.cached(block);
+            }
+        }
         true
     }
 }

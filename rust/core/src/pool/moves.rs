@@ -45,6 +45,7 @@ impl Pool {
     pub fn take(&mut self, group: u8) -> Option<BlockId> {
         let id = self.pop_free()?;
         self.blocks[id as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
+        self.note_taken(id);
         Some(id)
     }
 
@@ -53,6 +54,7 @@ impl Pool {
         if let Some(at) = self.free.iter().rposition(|&free| free == block) {
             self.free.remove(at);
             self.blocks[block as usize] = Block { refs: 1, state: State::Pending, ..UNUSED };
+            self.note_taken(block);
         }
     }
 
@@ -60,6 +62,7 @@ impl Pool {
     pub fn lend(&mut self) -> Option<BlockId> {
         let id = self.pop_free()?;
         self.blocks[id as usize] = LENT;
+        self.note_taken(id);
         Some(id)
     }
 
@@ -68,6 +71,7 @@ impl Pool {
     pub fn retake(&mut self, block: BlockId, group: u8) {
         self.free_again(block);
         self.blocks[block as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
+        self.note_taken(block);
     }
 
     /// Pending without an owner → Lent, as if it had been free in between.
@@ -75,6 +79,7 @@ impl Pool {
     pub fn relend(&mut self, block: BlockId) {
         self.free_again(block);
         self.blocks[block as usize] = LENT;
+        self.note_taken(block);
     }
 
     /// Free → Lent for all of `out`, which must not be more than there are.
@@ -90,6 +95,11 @@ impl Pool {
         for slot in fresh {
             *slot = self.create();
             self.blocks[*slot as usize] = LENT;
+        }
+        if let Some(ledger) = &mut self.ledger {
+            for &block in out.iter() {
+                ledger.took(block);
+            }
         }
     }
 
@@ -108,6 +118,9 @@ impl Pool {
         b.refs += 1;
         if first {
             self.cached -= 1;
+            if let Some(ledger) = &mut self.ledger {
+                ledger.uncached(block);
+            }
         } else if b.marks & WAITS != 0 {
             self.came_back(block);
         }
@@ -126,8 +139,12 @@ impl Pool {
             }
             return None;
         }
-        self.cached += u32::from(b.is_cached());
-        Some(b.state())
+        let state = b.state();
+        self.cached += u32::from(state == State::Cached);
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| state == State::Cached) {
+            ledger.cached(block);
+        }
+        Some(state)
     }
 
     /// Pending → Committed: findable under `key`, after `parent` (in groups with a prefix order).
@@ -168,9 +185,13 @@ impl Pool {
     /// Returns the parent that lost a child, or [`NIL`].
     pub fn unpublish(&mut self, block: BlockId) -> BlockId {
         let b = &mut self.blocks[block as usize];
-        self.cached -= u32::from(b.is_cached());
+        let cached = b.is_cached();
+        self.cached -= u32::from(cached);
         b.state = State::Pending;
         let parent = std::mem::replace(&mut b.parent, NIL);
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| cached) {
+            ledger.uncached(block);
+        }
         if parent != NIL {
             self.blocks[parent as usize].children -= 1;
         }
@@ -190,6 +211,16 @@ impl Pool {
         b.state = State::Free;
         let generation = &mut self.generation[block as usize];
         *generation = generation.wrapping_add(1);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.freed(block);
+        }
+    }
+
+    #[inline]
+    fn note_taken(&mut self, block: BlockId) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.took(block);
+        }
     }
 
     /// Lent, without owners → Free, all of them; the first is taken again first.
@@ -226,6 +257,10 @@ impl Pool {
     pub fn resize(&mut self, capacity: u32) {
         let shrinks = capacity < self.capacity;
         self.capacity = capacity;
+        let usable = self.usable();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.resize(usable);
+        }
         if !shrinks {
             return;
         }

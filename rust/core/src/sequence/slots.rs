@@ -2,7 +2,6 @@
 
 use super::{BlockTable, Mark, SeqId, Sequence};
 use crate::error::{Error, Result};
-use crate::hash::Space;
 use crate::origins::Scope;
 
 /// Where a sequence is kept.
@@ -140,10 +139,7 @@ impl Sequences {
     pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
         let mut disowned = Vec::new();
         for SequenceSlot { handle, sequence, .. } in &mut self.slots {
-            let Sequence { cache_salt: salt, lora_name: adapter, encoder, meta, .. } = &*sequence;
-            if *handle != 0
-                && scope.runs(Space { cache_salt: salt, lora_name: adapter, encoder }, meta.session)
-            {
+            if *handle != 0 && scope.runs(sequence.space(), sequence.meta.session) {
                 (sequence.private, sequence.disowned) = (true, true);
                 disowned.push(*handle);
             }

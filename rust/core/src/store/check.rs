@@ -1,7 +1,7 @@
 //! Everything that must hold of the blocks between calls, checked from scratch.
 
 use super::Store;
-use crate::pool::{NIL, State};
+use crate::pool::{BlockId, NIL, State};
 
 impl Store {
     /// Recounts the pool, and compares what index, policy, retention and origins say with it. O(blocks).
@@ -11,6 +11,7 @@ impl Store {
     pub(crate) fn validate(&self) -> Result<(), String> {
         self.check_counts()?;
         self.check_tree()?;
+        self.check_tenants()?;
         self.index.validate(&self.pool)?;
         self.policy.validate(&self.pool)?;
         self.retention.validate(&self.pool)?;
@@ -56,6 +57,14 @@ impl Store {
             ));
         }
         Ok(())
+    }
+
+    fn check_tenants(&self) -> Result<(), String> {
+        let pool = &self.pool;
+        let Some(ledger) = pool.ledger() else { return Ok(()) };
+        let taken = |block: &BlockId| !matches!(pool.state(*block), State::Free | State::Null);
+        let taken = (0..pool.created()).filter(taken);
+        ledger.validate(taken.map(|block| (block, pool.state(block) == State::Cached)))
     }
 
     fn check_tree(&self) -> Result<(), String> {

@@ -9,6 +9,7 @@
 //! | `publish` | computed blocks become findable |
 //! | `owners` | owners come and leave |
 //! | `loans` | blocks that callers track themselves |
+//! | `tenants` | what each tenant can have, and which of them loses blocks |
 //! | `size` | a pool that grows or shrinks |
 //! | `forget` | blocks that are not to be found any more |
 //! | `retain` | how important a block is, and for how long |
@@ -23,6 +24,7 @@ mod owners;
 mod publish;
 mod retain;
 mod size;
+mod tenants;
 
 use crate::attachments::Attachments;
 use crate::error::{Error, Result};
@@ -32,7 +34,7 @@ use crate::index::{Index, KeyMatch, Proof};
 use crate::options::Options;
 use crate::origins::Origins;
 use crate::policy::admission::Gate;
-use crate::policy::{Eviction, External, RemovalCause, View};
+use crate::policy::{Eviction, RemovalCause, View};
 use crate::pool::{BlockId, Pool};
 use crate::retention::{RetentionState, Sessions};
 use crate::sequence::SeqId;
@@ -72,18 +74,22 @@ impl Store {
     /// # Errors
     /// [`Error::PolicyRefused`].
     pub(crate) fn new(options: &Options, span: u32, mut policy: Box<dyn Eviction>) -> Result<Self> {
+        if let Some(policies) = policy.tenants_mut() {
+            policies.set_quotas(&options.tenants);
+        }
         policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         let observe = options.observe;
         let ghosts =
             if observe.statistics { observe.ghosts.min(options.blocks.max(64)) } else { 0 };
         Ok(Self {
-            pool: Pool::new(options.blocks, options.null_block),
+            pool: Pool::new(options.blocks, options.null_block).with_ledger(options.ledger()),
             index: Index::new(options, span),
             policy,
             gate: None,
             origins: Origins::default(),
             attached: Attachments::default(),
-            retention: RetentionState::new(options.sessions),
+            // Whether uses count must not depend on what another tenant asked for.
+            retention: RetentionState::new(options.sessions || !options.tenants.is_empty()),
             sessions: Sessions::default(),
             by_session: options.sessions,
             keeps_copies: options.keep_duplicates,
@@ -112,12 +118,6 @@ impl Store {
     #[inline]
     pub(crate) fn policy(&self) -> &dyn Eviction {
         &*self.policy
-    }
-
-    /// The state of a policy outside the core, if it is one.
-    #[inline]
-    pub(crate) fn external(&mut self) -> Option<&mut External> {
-        self.policy.external()
     }
 
     /// The admission policy, if there is one.
@@ -186,30 +186,30 @@ impl Store {
         View { pool: &self.pool, now: self.now }
     }
 
-    /// The policy, and what it looks at.
-    pub(crate) fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
-        (self.policy.as_mut(), View { pool: &self.pool, now: self.now })
-    }
-
     /// An operation changes something.
     #[inline]
     pub(crate) fn tick(&mut self) {
         self.now += 1;
     }
 
-    /// Refuses what needs more blocks than can be had; `acquired` cached blocks are spoken for.
+    /// Refuses what needs more blocks than `tenant` can have; `acquired` cached blocks are spoken for.
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub(crate) fn check_room(&self, needed: u32, acquired: u32) -> Result<()> {
-        let available = self.pool.available() - acquired;
-        if needed > available {
+    pub(crate) fn check_room(&self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
+        let all = self.available(tenant);
+        let available = all.saturating_sub(acquired);
+        // What is cached where others have a floor cannot be owned.
+        if needed > available || acquired > all {
             return Err(Error::NoCapacity {
-                needed: u64::from(needed),
+                needed: u64::from(needed) + u64::from(acquired.saturating_sub(all)),
                 available: u64::from(available),
-                total: u64::from(self.pool.usable()),
+                total: u64::from(self.usable(tenant)),
                 coming: u64::from(self.pool.coming()),
             });
+        }
+        if self.pool.ledger().is_some() {
+            return self.check_tenants_ready(needed, acquired, tenant);
         }
         let short = needed.saturating_sub(self.pool.free());
         if short > 0 && !self.policy.ready(short as usize) {
@@ -227,7 +227,7 @@ impl Store {
         group: usize,
         next_use: Option<u32>,
     ) -> Option<BlockId> {
-        let block = if self.pool.free() == 0 {
+        let block = if self.pool.must_evict() {
             let victim = self.next_victim()?;
             if next_use.is_some_and(|o| self.policy.refuses(o, victim)) {
                 return None;
@@ -251,6 +251,9 @@ impl Store {
         }
         let view = View { pool: &self.pool, now: self.now };
         let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));
+        if self.pool.ledger().is_some() {
+            return named;
+        }
         // Whatever a policy answers, the core finds a leaf: lowest id, so that logs repeat.
         named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
     }
@@ -266,6 +269,7 @@ impl Store {
     fn vacate(&mut self, victim: BlockId, cause: EvictionCause) {
         self.note_block(Kind::Evict, 0, victim, cause as u64);
         self.stats.evictions += 1;
+        self.count_loss(victim, cause);
         self.forget(victim, RemovalCause::Evicted);
     }
 

@@ -5,7 +5,7 @@ use crate::hash::{Key, Space};
 use crate::index::radix::Path;
 use crate::index::{Changes, Index, KeyMatch, Proof};
 use crate::policy::{Access, View};
-use crate::pool::BlockId;
+use crate::pool::{BlockId, NIL};
 
 impl Store {
     /// Makes `block` findable under `key`, behind its parent and at its place in the prefix. Not if the
@@ -44,6 +44,8 @@ impl Store {
         if found == KeyMatch::Collision {
             return found;
         }
+        // A block that follows one of another tenant would keep that one from its own tenant's policy.
+        let parent = if self.is_of_other(block, parent) { NIL } else { parent };
         self.pool.publish(block, key, parent, depth);
         if let KeyMatch::Block(copy) = found {
             self.pool.set_duplicated(block, true);

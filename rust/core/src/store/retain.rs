@@ -23,16 +23,16 @@ impl Store {
     /// It is `now` by the caller's clock, for policies alone: nothing lapses.
     pub(crate) fn set_time(&mut self, now: u64) {
         self.retention.set_time(now);
-        if let Some(outside) = self.policy.external() {
-            outside.set_time(self.retention.time());
-        }
+        let time = self.retention.time();
+        self.each_external(|outside| outside.set_time(time));
     }
 
     /// So many other engines hold the block under `key` too, for policies outside the core alone.
     pub(crate) fn set_copies(&mut self, key: Key, copies: u32) {
-        if let KeyMatch::Block(block) = self.find_key(key, None)
-            && let Some(outside) = self.policy.external()
-        {
+        let KeyMatch::Block(block) = self.find_key(key, None) else { return };
+        if let Some(policies) = self.policy.tenants_mut() {
+            policies.set_copies(&self.pool, block, copies);
+        } else if let Some(outside) = self.policy.external() {
             outside.set_copies(block, copies);
         }
     }

@@ -58,9 +58,7 @@ impl Run {
         let counted = hits(self);
         let there = {
             let text = &s.tokens[..s.tokens.len().min(s.filled() as usize)];
-            let (salt, adapter, encoder) = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
-            let asked = kvframe_core::hash::Space { cache_salt: salt, lora_name: adapter, encoder };
-            self.w.m.lookup(text, asked, &s.mm_items).tokens / self.w.size * self.w.size
+            self.w.m.lookup(text, s.space(), &s.mm_items).tokens / self.w.size * self.w.size
         };
         let outcome = match fence {
             Some(fence) => self.w.m.rematch_behind(seq, fence),
@@ -94,9 +92,10 @@ impl Run {
     }
 
     fn clear_scope(&mut self) {
-        let (salt, adapter, _) = SPACES[self.dice.below(SPACES.len())];
+        let (tenant, salt, adapter, _) = SPACES[self.dice.below(SPACES.len())];
         let session = self.dice.one_in(3).then(|| self.dice.below(3) as u64 + 1);
         let scope = Scope {
+            tenant: self.dice.one_in(3).then_some(tenant),
             cache_salt: self.dice.one_in(2).then_some(salt),
             lora_name: self.dice.one_in(2).then_some(adapter),
             session,
@@ -124,12 +123,7 @@ impl Run {
         self.texts = texts;
         for live in &self.w.live {
             let s = self.w.m.sequence(live.seq).expect("live");
-            let own = kvframe_core::hash::Space {
-                cache_salt: &s.cache_salt,
-                lora_name: &s.lora_name,
-                encoder: &s.encoder,
-            };
-            if scope.runs(own, s.meta.session) {
+            if scope.runs(s.space(), s.meta.session) {
                 assert!(s.private, "{:x} leaves something findable", live.seq);
                 assert_eq!(self.w.m.is_current(live.seq), Ok(false));
             }

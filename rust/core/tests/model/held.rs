@@ -64,7 +64,7 @@ impl Run {
 
     fn pin(&mut self) {
         let text = text(&mut self.dice, self.w.grain());
-        if !SPACES[text.space].2.is_empty() {
+        if !SPACES[text.space].3.is_empty() {
             return;
         }
         let pinned =

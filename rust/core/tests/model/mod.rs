@@ -16,6 +16,7 @@ mod world;
 
 use kvframe_core::groups::Layout;
 use kvframe_core::index::IndexKind;
+use kvframe_core::tenants::{Amount, Tenant};
 use kvframe_core::{Group, GroupKind, HashAlgo, Options, policy::NAMES};
 
 use dice::Dice;
@@ -94,7 +95,25 @@ pub fn options(dice: &mut Dice) -> Options {
     };
     let copies_may_stay = !radix && !remaps && !made.partial_hits;
     made.keep_duplicates = copies_may_stay && dice.one_in(3);
+    if !radix && blocks >= FEW && dice.one_in(3) {
+        made.tenants = tenants(dice);
+    }
     made
+}
+
+/// Fewer blocks than this are not shared out.
+pub const FEW: u32 = 6;
+
+/// Two of those that requests name; all others are one.
+fn tenants(dice: &mut Dice) -> Vec<Tenant> {
+    let floors = [Amount::Blocks(0), Amount::Blocks(2), Amount::Share(0.3)];
+    let quotas = [None, Some(Amount::Share(0.5)), Some(Amount::Share(1.0))];
+    let tenant = |name: &[u8], dice: &mut Dice| Tenant {
+        name: name.to_vec(),
+        floor: dice.pick(&floors),
+        quota: dice.pick(&quotas),
+    };
+    vec![tenant(b"x", dice), tenant(b"y", dice)]
 }
 
 /// Every policy there is; the last lives outside the core and is asked for victims.

@@ -58,7 +58,7 @@ impl World {
         }
         let s = self.m.sequence(seq).expect("live");
         let Tails { hasher, tokens: named, ended, .. } = &mut self.tails;
-        let name = (&s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
+        let name = (&s.tenant[..], &s.cache_salt[..], &s.lora_name[..], &s.encoder[..]);
         let space = SPACES.iter().position(|&other| other == name).expect("one of them");
         ended.push_front(Text::of(s.tokens.clone(), s.mm_items.clone(), space));
         ended.truncate(4);

@@ -9,22 +9,25 @@ use kvframe_core::sequence::Meta;
 
 use super::dice::{Dice, mix};
 
-/// Namespaces: salt, adapter, other input. Those of one letter must not be taken for each other, nor the
-/// two of three.
-pub const SPACES: &[(&[u8], &[u8], &[u8])] = &[
-    (b"", b"", b""),
-    (b"x", b"", b""),
-    (b"", b"x", b""),
-    (b"bc", b"a", b""),
-    (b"c", b"ab", b""),
-    (b"", b"", b"x"),
-    (b"", b"", b"y"),
+/// Namespaces: tenant, salt, adapter, other input. Those of one letter must not be taken for each other, nor
+/// the two of three.
+pub const SPACES: &[(&[u8], &[u8], &[u8], &[u8])] = &[
+    (b"", b"", b"", b""),
+    (b"", b"x", b"", b""),
+    (b"", b"", b"x", b""),
+    (b"", b"bc", b"a", b""),
+    (b"", b"c", b"ab", b""),
+    (b"", b"", b"", b"x"),
+    (b"", b"", b"", b"y"),
+    (b"x", b"", b"", b""),
+    (b"y", b"", b"", b""),
+    (b"y", b"x", b"", b"x"),
 ];
 
 /// The namespace of that number.
 pub fn space(at: usize) -> Space<'static> {
-    let (salt, adapter, encoder) = SPACES[at];
-    Space { cache_salt: salt, lora_name: adapter, encoder }
+    let (tenant, cache_salt, lora_name, encoder) = SPACES[at];
+    Space { tenant, cache_salt, lora_name, encoder }
 }
 
 /// A prompt: tokens, items, and what each token means to the model.

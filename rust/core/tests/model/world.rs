@@ -1,8 +1,11 @@
 //! A manager, the pages under it, and the sequences an engine believes in.
 
 use kvframe_core::groups::GroupReach;
-use kvframe_core::policy::{Candidates, Consult, External, PolicyOptions, Subscriptions, by_name};
+use kvframe_core::policy::{
+    Candidates, Consult, Eviction, External, PolicyOptions, Subscriptions, by_name,
+};
 use kvframe_core::pool::State;
+use kvframe_core::tenants::PerTenant;
 use kvframe_core::{BlockId, Error, Group, GroupKind, Key, Manager, NIL, Options, Result, SeqId};
 
 use super::dice::{Dice, mix};
@@ -114,11 +117,18 @@ impl World {
     pub fn new(options: Options, policy: &str) -> Self {
         let (blocks, size) = (options.blocks, options.block_size);
         let tails = Tails::new(&options);
-        let policy = match policy {
-            "external" => {
-                Box::new(External::new(Subscriptions { events: true, ..Subscriptions::default() }))
+        let made = |_| -> Box<dyn Eviction> {
+            match policy {
+                "external" => {
+                    let heard = Subscriptions { events: true, ..Subscriptions::default() };
+                    Box::new(External::new(heard))
+                }
+                name => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
             }
-            name => by_name(name, PolicyOptions::default()).expect("a shipped policy"),
+        };
+        let policy = match options.tenants.len() {
+            0 => made(0),
+            tenants => Box::new(PerTenant::new((0..=tenants).map(made).collect())),
         };
         let m = Manager::new(options, policy).expect("sound options");
         let span = m.layout().groups().iter().map(|reach| reach.span).max().expect("a group");
@@ -153,13 +163,28 @@ impl World {
         dice: &mut Dice,
         act: impl Fn(&mut Manager) -> Result<T>,
     ) -> Result<T> {
-        let n = match act(&mut self.m) {
-            Err(Error::NeedVictims { n }) => n as usize,
-            outcome => {
-                self.m.settle_choice();
-                return outcome;
+        // Each tenant's policy is asked by itself.
+        let mut asks = self.m.options().tenants.len() + 1;
+        let n = loop {
+            match act(&mut self.m) {
+                Err(Error::NeedVictims { n }) if asks == 1 => break n as usize,
+                Err(Error::NeedVictims { n }) => self.choose_some(dice, n as usize),
+                outcome => {
+                    self.m.settle_choice();
+                    return outcome;
+                }
             }
+            asks -= 1;
         };
+        self.choose_some(dice, n);
+        let outcome = act(&mut self.m);
+        assert!(!matches!(outcome, Err(Error::NeedVictims { .. })), "asked twice");
+        self.m.settle_choice();
+        self.m.take_journal();
+        outcome
+    }
+
+    fn choose_some(&mut self, dice: &mut Dice, n: usize) {
         let mut offer = Candidates::default();
         self.m.candidates(n, dice.below(3) * n, &mut offer);
         let scores: Vec<f64> = offer.blocks.iter().map(|_| dice.below(50) as f64).collect();
@@ -168,11 +193,6 @@ impl World {
         let pick = |&p: &u32| (offer.blocks[p as usize], offer.generations[p as usize]);
         let (blocks, generations): (Vec<_>, Vec<_>) = places.iter().map(pick).unzip();
         self.m.choose(&blocks, &generations);
-        let outcome = act(&mut self.m);
-        assert!(!matches!(outcome, Err(Error::NeedVictims { .. })), "asked twice");
-        self.m.settle_choice();
-        self.m.take_journal();
-        outcome
     }
 
     /// Tokens that the token at `next` of `group` reads, the slow way.

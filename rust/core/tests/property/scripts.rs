@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::model::dice::Dice;
-use crate::model::{Op, VERBS, options, play, policies};
+use crate::model::{FEW, Op, VERBS, options, play, policies};
 
 /// Operations of a script at the most, and the scripts that are tried.
 const OPERATIONS: usize = 60;
@@ -56,7 +56,11 @@ proptest! {
         for blocks in least..=built.blocks.max(least) {
             let reserve = built.reserve.min((blocks - 1) / 4);
             let hash = HashAlgo::Sha256;
-            play(Options { blocks, reserve, hash, ..built.clone() }, policies()[policy], &script);
+            let mut options = Options { blocks, reserve, hash, ..built.clone() };
+            if blocks < FEW {
+                options.tenants.clear();
+            }
+            play(options, policies()[policy], &script);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::hash::Key;
 use crate::manager::Manager;
-use crate::policy::{Consult, Eviction, View};
+use crate::policy::{Consult, Eviction, External, View};
 use crate::pool::BlockId;
+use crate::tenants::PerTenant;
 
 impl Consult for Manager {
     fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
@@ -15,8 +16,16 @@ impl Consult for Manager {
     }
 
     fn settle_choice(&mut self) {
-        if let Some(external) = self.external() {
-            external.settle();
+        self.store.each_external(External::settle);
+    }
+
+    fn instance(&mut self) -> usize {
+        self.store.policy().tenants().map_or(0, PerTenant::to_ask)
+    }
+
+    fn ask_instance(&mut self, at: usize) {
+        if let Some(policies) = self.store.policy().tenants() {
+            policies.ask(at);
         }
     }
 }

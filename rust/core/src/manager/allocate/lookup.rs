@@ -271,6 +271,8 @@ impl Manager {
     ) -> bool {
         let from = found.len();
         match found.last() {
+            // Which of several copies a neighbour is depends on other tenants.
+            Some(_) if self.store.has_copies() && !self.numbers.is_empty() => {}
             Some(&last)
                 if group == 0
                     && self.layout.groups()[0].units == 1

@@ -18,7 +18,7 @@ use crate::policy::{Access, NEVER};
 use crate::pool::{BlockId, NIL};
 use crate::request::Attempt;
 use crate::retention::Retention;
-use crate::sequence::{SeqId, Sequence, Tables, Usage};
+use crate::sequence::{Meta, SeqId, Sequence, Tables, Usage};
 
 /// Tokens of an answer that have room in a sequence's buffers from the start: else the first of them
 /// would move the prompt.
@@ -76,6 +76,7 @@ impl Manager {
     fn try_to_allocate(&mut self, request: &Attempt<'_>) -> Result<Allocation> {
         let (known, request) = &self.as_it_counts(request)?;
         let (known, mm_items) = (*known, &request.mm_items[..]);
+        self.store.serve(request.tenant);
         if request.join {
             self.expect_joins();
         }
@@ -101,22 +102,21 @@ impl Manager {
         let start = self.find_start(request, wanted, known, found as u32, &mut hits);
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
-        if let Some(outside) = self.store.external() {
-            outside.unpick_all(wants.clone());
-        }
+        self.store.unpick(wants.clone());
         let counted = self.count_needs(request, known, &start, &hits);
-        if let (&Err(Error::NeedVictims { n }), Some(outside)) = (&counted, self.store.external()) {
-            outside.spare(wants);
-            if request.write_cache && outside.hears_misses() {
-                self.announce_all(keys, start.rows, n);
-            }
+        if let &Err(Error::NeedVictims { n }) = &counted
+            && self.store.spare(wants)
+            && request.write_cache
+        {
+            self.announce_all(keys, start.rows, n);
         }
-        let outcome = counted.inspect_err(|error| self.count_refusal(error)).map(|counted| {
+        let refused = |error: &Error| self.count_refusal(error, request.tenant);
+        let outcome = counted.inspect_err(refused).map(|counted| {
             let miss = self.why_missed(request, wanted, known, start.rows, collisions);
             self.count_collisions(collisions);
             let attached = if request.read_cache { self.find_attached(wanted) } else { None };
             let allocation = self.carry_out(request, known, &counted, &start, (root, keys), &hits);
-            if let Some(outside) = self.store.external() {
+            if let Some(outside) = self.store.external_served() {
                 outside.end_announced();
             }
             self.count_allocation(request, &allocation, miss);
@@ -139,7 +139,8 @@ impl Manager {
         let nameless = request.encoder_tokens > 0 && request.encoder.is_empty();
         let read_cache = request.read_cache && !nameless;
         let write_cache = request.write_cache && !nameless;
-        Ok((known, Attempt { read_cache, write_cache, ..*request }))
+        let tenant = self.tenant_number(&request.request.tenant);
+        Ok((known, Attempt { read_cache, write_cache, tenant, ..*request }))
     }
 
     /// Tokens of the prompt, unless its keys cannot be right.
@@ -221,7 +222,8 @@ impl Manager {
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
         let &BlockNeeds { until, external, .. } = counted;
-        let access = Access { next_use: &request.next_use, meta: request.meta, tokens: known };
+        let meta = Meta { tenant: request.tenant, ..request.meta };
+        let access = Access { next_use: &request.next_use, meta, tokens: known };
         self.own_start(seq, start, hits, access);
         let mut tables = std::mem::take(&mut self.created(seq).tables);
         let spare = if request.tokens.is_empty() { 0 } else { ANSWER };
@@ -299,7 +301,7 @@ impl Manager {
         let end = self.blocks_for(counted.until);
         while rows < end {
             let row = self.row_blocks(tables, rows);
-            if self.pool().available() < row.saturating_add(counted.leave) {
+            if self.store.available(request.tenant) < row.saturating_add(counted.leave) {
                 break;
             }
             let next_use = request.next_use.get(rows as usize).copied().unwrap_or(NEVER);
@@ -333,6 +335,7 @@ fn remember(
     sequence.keys.reserve(keys.len() + spare.1);
     sequence.keys.extend_from_slice(keys);
     sequence.root = root;
+    sequence.tenant.extend_from_slice(&request.request.tenant);
     sequence.cache_salt.extend_from_slice(&request.cache_salt);
     sequence.lora_name.extend_from_slice(&request.lora_name);
     sequence.encoder.extend_from_slice(&request.encoder);
@@ -340,7 +343,7 @@ fn remember(
     (sequence.read_cache, sequence.write_cache) = (request.read_cache, request.write_cache);
     sequence.mm_items.extend_from_slice(&request.mm_items);
     sequence.next_use.extend_from_slice(&request.next_use);
-    sequence.meta = request.meta;
+    sequence.meta = Meta { tenant: request.tenant, ..request.meta };
     sequence.retention = request.retention.clone().map(Box::new);
     (sequence.max_seq_len, sequence.full_sequence_must_fit) =
         (request.max_seq_len, request.full_sequence_must_fit);

@@ -36,9 +36,9 @@ impl Manager {
         let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
         let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool().count_cached(blocks));
         let needed = needed + held.sum::<usize>() as u64;
-        let spare = u64::from(self.pool().available()).checked_sub(needed);
+        let spare = u64::from(self.store.available(request.tenant)).checked_sub(needed);
         let spare = spare.map(|blocks| blocks as u32);
-        spare.is_some_and(|spare| self.kept_for_growth(hits, spare) <= spare)
+        spare.is_some_and(|spare| self.kept_for_growth(hits, spare, request.tenant) <= spare)
     }
 
     /// Tokens after the `cached` ones whose KV comes from elsewhere.
@@ -90,17 +90,19 @@ impl Manager {
         let needed = self.layout.blocks(until, encoder) - entries;
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
         let acquired = if !request.full_sequence_must_fit
-            && let Some(all) = self.all_cached_fit(entries + tail.len() as u64, needed)
+            && let Some(all) =
+                self.all_cached_fit(entries + tail.len() as u64, needed, request.tenant)
         {
             all
         } else {
             let found = hits.iter().map(|h| self.pool().count_cached(h)).sum::<usize>();
             (found + self.pool().count_cached(tail)) as u32
         };
-        let room = self.pool().available() - acquired;
-        let usable = u64::from(self.pool().usable());
+        let tenant = request.tenant;
+        let room = self.store.available(tenant).saturating_sub(acquired);
+        let usable = u64::from(self.store.usable(tenant));
         if request.partial {
-            let kept = self.kept_for_growth(hits, room.saturating_sub(needed));
+            let kept = self.kept_for_growth(hits, room.saturating_sub(needed), tenant);
             // The other input comes in whole. A full length that a request gives is a promise to this
             // request, too.
             let all = match request.max_seq_len {
@@ -112,13 +114,10 @@ impl Manager {
             }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
-                return self.room_for(least.saturating_add(kept), acquired).map(|()| BlockNeeds {
-                    until,
-                    leave: kept,
-                    external,
-                });
+                let room = self.room_for(least.saturating_add(kept), acquired, tenant);
+                return room.map(|()| BlockNeeds { until, leave: kept, external });
             }
-            self.room_for(needed.min(room.saturating_sub(kept)), acquired)?;
+            self.room_for(needed.min(room.saturating_sub(kept)), acquired, tenant)?;
             return Ok(BlockNeeds { until, leave: kept, external });
         }
         let total = self.needs_alone(request, known);
@@ -140,7 +139,7 @@ impl Manager {
         };
         let whole = request.full_sequence_must_fit;
         let mut at_least = if whole { needed.max(lacks(Count::Above)) } else { needed };
-        let kept = self.kept_for_growth(hits, room.saturating_sub(at_least));
+        let kept = self.kept_for_growth(hits, room.saturating_sub(at_least), tenant);
         if whole && at_least.saturating_add(kept) > room {
             at_least = needed.max(lacks(Count::Exact));
         }
@@ -152,15 +151,15 @@ impl Manager {
                 coming: u64::from(self.pool().coming()),
             });
         }
-        self.room_for(needed, acquired)?;
+        self.room_for(needed, acquired, tenant)?;
         Ok(BlockNeeds { until, leave: 0, external })
     }
 
     /// Returns `found` if there is room for `needed` blocks even if every found block is cached, and so none
     /// of them is available any more. Then it makes no difference how many of them are.
-    fn all_cached_fit(&self, found: u64, needed: u32) -> Option<u32> {
-        let spoken_for = found + u64::from(needed) + self.most_kept_for_growth();
-        (spoken_for <= u64::from(self.pool().available())).then_some(found as u32)
+    fn all_cached_fit(&self, found: u64, needed: u32, tenant: u8) -> Option<u32> {
+        let spoken_for = found + u64::from(needed) + self.most_kept_for_growth(tenant);
+        (spoken_for <= u64::from(self.store.available(tenant))).then_some(found as u32)
     }
 
     /// The pace of a prompt of `known` tokens that grows in steps of `chunk` tokens. If the request has no
@@ -183,7 +182,7 @@ impl Manager {
             return self.layout.blocks(longest, encoder);
         }
         let pace = Pace { grain: 1, ..self.pace_of(known, request.chunk) };
-        self.layout.least(longest, encoder, pace, u64::from(self.pool().usable()))
+        self.layout.least(longest, encoder, pace, u64::from(self.store.usable(request.tenant)))
     }
 
     /// Blocks that a request holds at some time on its way to its full length, growing at its pace,
@@ -193,7 +192,7 @@ impl Manager {
         if !self.layout.gives_up() {
             return self.layout.blocks(longest, encoder);
         }
-        let usable = u64::from(self.pool().usable());
+        let usable = u64::from(self.store.usable(request.tenant));
         let least = |pace| self.layout.least(longest, encoder, pace, usable);
         let until = known.min(request.until);
         let mut pace = self.pace_of(known, request.chunk);
@@ -228,8 +227,9 @@ impl Manager {
             encoder_tokens: sequence.encoder_tokens,
             ..Request::default()
         };
-        let tried = |chunk| Attempt { chunk, ..Attempt::from(&request) };
-        let (known, usable) = (sequence.filled(), u64::from(self.pool().usable()));
+        let tenant = sequence.meta.tenant;
+        let tried = |chunk| Attempt { chunk, tenant, ..Attempt::from(&request) };
+        let (known, usable) = (sequence.filled(), u64::from(self.store.usable(tenant)));
         let fits = |chunk: u32| self.needs_alone(&tried(chunk), known) <= usable;
         if !self.layout.gives_up() || fits(sequence.chunk) {
             return sequence.chunk;

@@ -11,22 +11,23 @@ use crate::sequence::{BlockTable, SeqId, Sequence};
 /// The most blocks that each sequence allocated whole may yet take, and their sum.
 #[derive(Debug, Default)]
 pub(in crate::manager) struct Promises {
-    most: HashMap<SeqId, u32>,
+    most: HashMap<SeqId, Promise>,
     sum: u64,
 }
 
-impl Promises {
-    fn set(&mut self, seq: SeqId, most: u32) {
-        let before = self.most.insert(seq, most).unwrap_or(0);
-        self.sum = self.sum - u64::from(before) + u64::from(most);
-    }
+/// What a sequence was promised.
+#[derive(Debug, Clone, Copy)]
+struct Promise {
+    blocks: u32,
+    tenant: u8,
+}
 
-    /// A sequence has ended.
-    pub(in crate::manager) fn end(&mut self, seq: SeqId) {
-        if self.most.is_empty() {
-            return;
-        }
-        self.sum -= u64::from(self.most.remove(&seq).unwrap_or(0));
+impl Promises {
+    /// Returns what it was promised before.
+    fn set(&mut self, seq: SeqId, promise: Promise) -> u32 {
+        let before = self.most.insert(seq, promise).map_or(0, |before| before.blocks);
+        self.sum = self.sum - u64::from(before) + u64::from(promise.blocks);
+        before
     }
 }
 
@@ -42,8 +43,20 @@ impl Manager {
     #[cold]
     fn count_promised(&mut self, seq: SeqId) {
         let Ok(sequence) = self.sequences.get(seq) else { return };
-        let most = self.may_yet_take(sequence);
-        self.promised.set(seq, most);
+        let (blocks, tenant) = (self.may_yet_take(sequence), sequence.meta.tenant);
+        let before = self.promised.set(seq, Promise { blocks, tenant });
+        self.store.promise(tenant, blocks, before);
+    }
+
+    /// A sequence has ended: it is promised nothing more.
+    pub(in crate::manager) fn end_promise(&mut self, seq: SeqId) {
+        if self.promised.most.is_empty() {
+            return;
+        }
+        if let Some(Promise { blocks, tenant }) = self.promised.most.remove(&seq) {
+            self.promised.sum -= u64::from(blocks);
+            self.store.promise(tenant, 0, blocks);
+        }
     }
 
     /// The most blocks that `sequence` may yet take until its slots change again, whichever of its
@@ -71,16 +84,16 @@ impl Manager {
 
     /// Blocks that an allocation which finds `hits` must leave for running sequences: the reserve, and
     /// what those that came in with their whole length still lack. Exact where it is above `spare`.
-    pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32) -> u32 {
+    pub(super) fn kept_for_growth(&self, hits: &[Vec<BlockId>], spare: u32, tenant: u8) -> u32 {
         // No sequence runs: nothing will grow, and waiting would not help.
-        if self.sequences.is_empty() {
+        if self.sequences.is_empty() || self.runs_nothing(tenant) {
             return 0;
         }
         let reserve = self.options.reserve;
         if self.promised.most.is_empty() {
             return reserve;
         }
-        let most = u32::try_from(self.most_kept_for_growth()).unwrap_or(u32::MAX);
+        let most = u32::try_from(self.most_kept_for_growth(tenant)).unwrap_or(u32::MAX);
         if most <= spare || !self.layout.gives_up() {
             return most;
         }
@@ -94,7 +107,8 @@ impl Manager {
                     self.pool().refs(block) > 1 || found(group, at, block)
                 })
             };
-            let whole = self.promised.most.keys().filter_map(|&seq| self.sequences.get(seq).ok());
+            let its = self.promised.most.iter().filter(|(_, promise)| promise.tenant == tenant);
+            let whole = its.filter_map(|(&seq, _)| self.sequences.get(seq).ok());
             whole.map(lacks).fold(reserve, u32::saturating_add)
         };
         let above = kept(Count::Above);
@@ -102,8 +116,19 @@ impl Manager {
     }
 
     /// An upper bound of [`Manager::kept_for_growth`], which is reached if that many blocks are to spare.
-    pub(super) fn most_kept_for_growth(&self) -> u64 {
-        u64::from(self.options.reserve) + self.promised.sum
+    pub(super) fn most_kept_for_growth(&self, tenant: u8) -> u64 {
+        // What others were promised is not available to it.
+        let promised = match self.store.accounts().get(usize::from(tenant)) {
+            None => self.promised.sum,
+            Some(account) => account.promised,
+        };
+        u64::from(self.options.reserve) + promised
+    }
+
+    /// Whether no sequence of `tenant` has a block, where tenants are told apart.
+    fn runs_nothing(&self, tenant: u8) -> bool {
+        let account = self.store.accounts().get(usize::from(tenant));
+        account.is_some_and(|account| account.owned() == 0)
     }
 
     /// Compares the sum with what each sequence allocated whole lacks.
@@ -118,12 +143,12 @@ impl Manager {
             count += 1;
             let shared = |_: usize, _: usize, block| self.pool().refs(block) > 1;
             let lacks = self.still_lacks(&self.way_of(s), Count::Exact, shared);
-            let kept = most.get(&seq).copied();
+            let kept = most.get(&seq).map(|promise| promise.blocks);
             if kept.is_none_or(|kept| kept < lacks || (kept > lacks && !self.layout.gives_up())) {
                 return Err(format!("sequence {seq} lacks {lacks} blocks, promised {kept:?}"));
             }
         }
-        let counted = most.values().copied().map(u64::from).sum::<u64>();
+        let counted = most.values().map(|promise| u64::from(promise.blocks)).sum::<u64>();
         if (count, counted) != (most.len(), *sum) {
             let kept = most.len();
             return Err(format!("{count} sequences whole, {kept} promised {counted}, sum {sum}"));

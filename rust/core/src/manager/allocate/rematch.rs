@@ -124,8 +124,9 @@ impl Manager {
             freed = 0;
         }
         let more = acquired.saturating_sub(freed);
-        let room = self.pool().available() - more;
-        more == 0 || self.kept_for_growth(hits, room) <= room
+        let tenant = sequence.meta.tenant;
+        let room = self.store.available(tenant).checked_sub(more);
+        more == 0 || room.is_some_and(|room| self.kept_for_growth(hits, room, tenant) <= room)
     }
 
     fn trade(&mut self, seq: SeqId, units: u32, hits: &[Vec<BlockId>]) -> Result<u32> {
@@ -151,7 +152,8 @@ impl Manager {
         sequence.private |= cut;
         sequence.len = slots.max(cached);
         let (prompt, resumed) = (sequence.prompt.max(1), sequence.usage.resumed);
-        self.count_more(prompt, before, cached, resumed);
+        let tenant = sequence.meta.tenant;
+        self.count_more((prompt, tenant), before, cached, resumed);
         let facts = [prompt, u32::from(resumed), u32::from(self.counts_blocks())];
         self.store.note_ids(Kind::Rematch, seq, (u64::from(cached), u64::from(before)), &facts);
         if slots < cached {

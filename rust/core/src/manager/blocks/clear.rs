@@ -1,9 +1,12 @@
 //! The cache is forgotten: all of it, or what one adapter, salt or session left in it.
 
+use std::collections::HashSet;
+
 use crate::events::Kind;
-use crate::hash::Space;
 use crate::manager::Manager;
 use crate::origins::Scope;
+use crate::pool::{BlockId, NIL};
+use crate::sequence::SeqId;
 
 impl Manager {
     /// Forgets every cached block; running sequences keep theirs, and leave nothing findable.
@@ -34,6 +37,16 @@ impl Manager {
         freed
     }
 
+    /// Blocks that the sequences of `tenant` own, each once, and these sequences; of those that ended before
+    /// their load, the blocks alone. O(sequences and their blocks).
+    pub fn held_by_tenant(&self, tenant: &[u8]) -> (u32, Vec<SeqId>) {
+        let its = || self.sequences.iter().filter(|(_, sequence)| sequence.tenant == tenant);
+        let blocks = its().flat_map(|(_, sequence)| sequence.tables.iter().flatten().copied());
+        let blocks: HashSet<BlockId> = blocks.filter(|&block| block != NIL).collect();
+        let running = its().map(|(seq, _)| seq).filter(|&seq| !self.transfers.orphans().has(seq));
+        (blocks.len() as u32, running.collect())
+    }
+
     /// Salts of findable blocks and of running sequences, each once; those without one apart.
     pub fn salts(&self) -> Vec<Vec<u8>> {
         let mut salts: Vec<Vec<u8>> =
@@ -47,21 +60,18 @@ impl Manager {
     }
 
     /// The bytes are logged as ids: the number of the salt's bytes, these bytes, then the
-    /// adapter's.
+    /// adapter's; where a tenant is given, then its bytes and how many they are.
     fn note_scope(&mut self, scope: Scope<'_>) {
-        let Scope { cache_salt: salt, lora_name: adapter, session } = scope;
-        let given = [salt.is_some(), adapter.is_some(), session.is_some()];
+        let Scope { tenant, cache_salt: salt, lora_name: adapter, session } = scope;
+        let given = [salt.is_some(), adapter.is_some(), session.is_some(), tenant.is_some()];
         let given = (0..).zip(given).map(|(at, given)| u64::from(given) << at).sum();
         let (salt, adapter) = (salt.unwrap_or_default(), adapter.unwrap_or_default());
         let bytes = salt.iter().chain(adapter).map(|&byte| u32::from(byte));
-        let ids: Vec<u32> = std::iter::once(salt.len() as u32).chain(bytes).collect();
+        let mut ids: Vec<u32> = std::iter::once(salt.len() as u32).chain(bytes).collect();
+        if let Some(tenant) = tenant {
+            ids.extend(tenant.iter().map(|&byte| u32::from(byte)));
+            ids.push(tenant.len() as u32);
+        }
         self.store.note_ids(Kind::ResetScope, 0, (given, session.unwrap_or_default()), &ids);
-    }
-
-    /// The space of a sequence's keys.
-    pub(in crate::manager) fn space_of(sequence: &crate::sequence::Sequence) -> Space<'_> {
-        let crate::sequence::Sequence { cache_salt: salt, lora_name: adapter, encoder, .. } =
-            sequence;
-        Space { cache_salt: salt, lora_name: adapter, encoder }
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::manager::Manager;
 use crate::pool::BlockId;
+use crate::tenants::OTHERS;
 
 /// Why a block that a caller names cannot be meant.
 pub(super) const NO_SUCH: &str = "the pool has no such block";
@@ -17,7 +18,8 @@ impl Manager {
         if count == 0 {
             return Ok(());
         }
-        self.check_room(count, 0)?;
+        self.check_room(count, 0, OTHERS)?;
+        self.store.serve(OTHERS);
         self.store.tick();
         self.store.lend(out)
     }

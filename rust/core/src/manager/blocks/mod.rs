@@ -79,6 +79,7 @@ impl Manager {
     /// said, or follows one that is not in hand.
     pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
         self.check_generations("claim", blocks, generations)?;
+        self.check_tenants_have(blocks)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool().state(block), State::Committed | State::Cached);
             let why = if !findable && self.held_blocks.count(block) == 0 {
@@ -175,6 +176,25 @@ impl Manager {
     /// How often a block is held one by one, on loan or findable.
     pub fn held(&self, block: BlockId) -> u32 {
         self.held_blocks.count(block) + u32::from(self.pool().state(block) == State::Lent)
+    }
+
+    /// Whether the tenants of `blocks` may own those that are cached.
+    ///
+    /// # Errors
+    /// [`Error::NoCapacity`].
+    fn check_tenants_have(&self, blocks: &[BlockId]) -> Result<()> {
+        for tenant in (0..).take(self.store.accounts().len()) {
+            let its = |&&b: &&BlockId| {
+                self.pool().tenant(b) == tenant && self.pool().state(b) == State::Cached
+            };
+            let (needed, available) =
+                (blocks.iter().filter(its).count() as u64, self.store.available(tenant).into());
+            if needed > available {
+                let (total, coming) = (self.store.usable(tenant).into(), 0);
+                return Err(Error::NoCapacity { needed, available, total, coming });
+            }
+        }
+        Ok(())
     }
 
     fn check_generations(

@@ -5,6 +5,7 @@ use crate::events::Kind;
 use crate::manager::Manager;
 use crate::options::Watermarks;
 use crate::pool::{BlockId, State};
+use crate::tenants::OTHERS;
 
 /// How scarce room is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -97,11 +98,12 @@ impl Manager {
     /// # Errors
     /// [`Error::NeedVictims`].
     pub fn evict_until(&mut self, free: u32) -> Result<u32> {
-        let short = free.saturating_sub(self.pool().free()).min(self.pool().cached());
+        let short = free.saturating_sub(self.pool().free()).min(self.store.evictable_ahead());
         if short == 0 {
             return Ok(0);
         }
-        self.store.check_room(self.pool().free() + short, 0)?;
+        self.store.check_ready_ahead(short)?;
+        self.store.serve(OTHERS);
         self.store.tick();
         self.store.note(Kind::EvictUntil, 0, u64::from(free));
         for _ in 0..short {
@@ -131,6 +133,7 @@ impl Manager {
                 coming: in_use().filter(coming).count() as u64,
             });
         }
+        self.store.check_floors(blocks)?;
         self.store.resize(blocks, options.block_size)?;
         self.options = options;
         Ok(())

@@ -62,6 +62,7 @@ impl Manager {
             sequence.sighted = units;
             return;
         }
+        gate.policy.serve(sequence.meta.tenant);
         let tokens = sequence.tokens.get(..(units * size) as usize).unwrap_or(&sequence.tokens);
         self.hasher.extend(sequence.root, &sequence.mm_items, tokens, &mut sequence.keys);
         let known = units.min(sequence.keys.len() as u32).max(sequence.sighted);
@@ -85,6 +86,7 @@ impl Manager {
             gate.offer.push(row);
         });
         if !places.is_empty() {
+            gate.policy.serve(sequence.meta.tenant);
             gate.judge(ask);
         }
         for (&(group, i), _) in dropped(&places, &gate.verdicts) {
@@ -116,8 +118,11 @@ impl Manager {
     fn ask(&self) -> Ask {
         let view = self.store.view();
         let rival = self.store.policy().next(view).map(|block| self.pool().key(block));
-        let (free, total) = (self.pool().free(), self.pool().usable());
-        Ask { now: self.store.now(), free, total, rival, ..Ask::default() }
+        let (free, total) = match self.pool().ledger() {
+            None => (self.pool().free(), self.pool().usable()),
+            Some(ledger) => (ledger.room(self.pool().free()), ledger.total()),
+        };
+        Ask { now: self.store.policy_now(), free, total, rival, ..Ask::default() }
     }
 
     /// The blocks of `sequence` that are to become findable, of the units in `range`; `keys` are those
@@ -219,6 +224,7 @@ impl Manager {
         if let Some(gate) = self.store.gate_mut()
             && sighted < units
         {
+            gate.policy.serve(sequence.meta.tenant);
             gate.policy.seen(&keys[sighted..units]);
             sequence.sighted = units as u32;
         }

@@ -146,6 +146,7 @@ impl Manager {
     fn publish_all(&mut self, seq: SeqId, sequence: &mut Sequence) -> CommitResult {
         let size = self.options.block_size;
         if self.store.gate().is_some() {
+            self.store.serve(sequence.meta.tenant);
             self.notify_seen(sequence);
         }
         let (from, mut until) = (sequence.published as usize, (sequence.committed / size) as usize);
@@ -264,7 +265,7 @@ impl Manager {
             sequence.usage.created += created * reach.span;
         }
         let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
-        self.store.insert(&stored, (sequence.root, Self::space_of(sequence)), access);
+        self.store.insert(&stored, (sequence.root, sequence.space()), access);
         self.scratch.blocks = stored;
         self.scratch.next_use = next_use;
         done

@@ -160,7 +160,7 @@ impl Manager {
             }
             self.store.publish(block, (key, None), (parent, at as u32));
             let sequence = self.sequences.get(seq)?;
-            let space = (sequence.root, Self::space_of(sequence));
+            let space = (sequence.root, sequence.space());
             self.store.insert(
                 &[block],
                 space,

@@ -17,7 +17,7 @@ impl Manager {
     /// Unknown handles.
     pub fn release(&mut self, seq: SeqId) -> Result<()> {
         self.let_go(seq)?;
-        self.promised.end(seq);
+        self.end_promise(seq);
         self.sequences.remove(seq);
         Ok(())
     }
@@ -39,7 +39,7 @@ impl Manager {
     /// Unknown handles.
     pub fn preempt(&mut self, seq: SeqId) -> Result<Sequence> {
         self.let_go(seq)?;
-        self.promised.end(seq);
+        self.end_promise(seq);
         let mut sequence = self.sequences.take(seq);
         sequence.chunk = self.chunk_to_return(&sequence);
         Ok(sequence)

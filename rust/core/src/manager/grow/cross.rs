@@ -105,7 +105,7 @@ impl Manager {
                 stored.push(block);
             }
             let access = Access { next_use: &[], meta: sequence.meta, tokens: sequence.known() };
-            self.store.insert(&stored, (sequence.root, Self::space_of(sequence)), access);
+            self.store.insert(&stored, (sequence.root, sequence.space()), access);
             self.scratch.blocks = stored;
         }
     }

@@ -12,6 +12,7 @@ use crate::manager::Manager;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence, check_length, check_missing, check_no_gap};
 use crate::store::Store;
+use crate::tenants::OTHERS;
 use crate::transfers::BlockCopy;
 
 /// Tokens to append.
@@ -279,17 +280,22 @@ impl Manager {
     /// Want of room for slots up to `until`, or that there can never be room.
     #[cold]
     fn never_or_later(&self, seq: SeqId, until: u32, later: Error) -> Error {
-        let total = u64::from(self.pool().usable());
+        let total = u64::from(self.usable_of(seq));
         match self.held_alone(seq, until) {
             Ok(needed) if needed > total => Error::NeverFits { needed, total },
             _ => later,
         }
     }
 
+    /// Blocks that the tenant of `seq` can ever have.
+    fn usable_of(&self, seq: SeqId) -> u32 {
+        self.store.usable(self.sequences.get(seq).map_or(OTHERS, |s| s.meta.tenant))
+    }
+
     /// The longest length up to `until` that `seq` could have slots for, were it alone in the pool;
     /// `until` if that is none longer than it has.
     pub(super) fn longest_alone(&self, seq: SeqId, until: u32) -> Result<u32> {
-        let total = u64::from(self.pool().usable());
+        let total = u64::from(self.usable_of(seq));
         if !self.layout.gives_up() || self.held_alone(seq, until)? <= total {
             return Ok(until);
         }
@@ -306,9 +312,11 @@ impl Manager {
     fn make_slots(&mut self, seq: SeqId, until: u32) -> Result<()> {
         let sequence = self.sequences.get(seq)?;
         let (from, encoder) = (sequence.len, sequence.encoder_tokens);
+        let tenant = sequence.meta.tenant;
         if until == from {
             return Ok(());
         }
+        self.store.serve(tenant);
         let rows = self.blocks_for(from)..self.blocks_for(until);
         let more = if rows.is_empty() {
             0
@@ -325,8 +333,8 @@ impl Manager {
                 Error::NoCapacity { .. } => self.never_or_later(seq, until, error),
                 error => error,
             };
-            let room = self.room_for(needed, 0).map_err(refused);
-            room.inspect_err(|error| self.count_refusal(error))?;
+            let room = self.room_for(needed, 0, tenant).map_err(refused);
+            room.inspect_err(|error| self.count_refusal(error, tenant))?;
         }
         self.store.tick();
         for (group, at) in copies {
@@ -410,6 +418,7 @@ impl Manager {
         let sequence = self.sequences.get(seq)?;
         let src = sequence.tables[group][at];
         let tokens = (sequence.len - at as u32 * reach.span).min(reach.span);
+        self.store.serve(sequence.meta.tenant);
         let dst = self
             .store
             .obtain(seq, group, None)

@@ -31,7 +31,7 @@ impl Manager {
         let taken = n.saturating_add(self.pool().free()) as usize;
         let announced = (rows..keys.len() as u32).flat_map(of_row).take(taken);
         let now = self.store.now();
-        if let Some(outside) = self.store.external() {
+        if let Some(outside) = self.store.external_served() {
             outside.announce(announced, now);
         }
     }

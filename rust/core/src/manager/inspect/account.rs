@@ -138,6 +138,11 @@ impl Manager {
             stats.hit_tokens += u64::from(cached);
             stats.requests_with_hit += u64::from(cached > 0);
             stats.hit_share_ppm += u64::from(cached) * 1_000_000 / u64::from(known.max(1));
+            if let Some(counts) = self.store.tenant_counts_mut(request.tenant) {
+                counts.requests += 1;
+                counts.prompt_tokens += u64::from(known);
+                counts.hit_tokens += u64::from(cached);
+            }
         }
         if self.observer.is_on() {
             self.count_prefix(request, allocation, miss);
@@ -149,10 +154,10 @@ impl Manager {
         self.observer.is_on()
     }
 
-    /// What a sequence found again counts with its allocation: `cached` tokens instead of `before`.
+    /// What a sequence of `tenant` found again counts with its allocation: `cached` tokens instead of `before`.
     pub(in crate::manager) fn count_more(
         &mut self,
-        prompt: u32,
+        (prompt, tenant): (u32, u8),
         before: u32,
         cached: u32,
         resumed: bool,
@@ -164,6 +169,10 @@ impl Manager {
             return;
         }
         let share = |tokens: u32| u64::from(tokens) * 1_000_000 / u64::from(prompt);
+        if let Some(counts) = self.store.tenant_counts_mut(tenant) {
+            counts.hit_tokens += more;
+        }
+        let stats = self.store.stats_mut();
         stats.hit_tokens += more;
         stats.requests_with_hit += u64::from(before == 0);
         stats.hit_share_ppm += share(cached) - share(before);

@@ -75,6 +75,14 @@ impl Manager {
                     s.known()
                 ));
             }
+            // Keys that a caller made may name blocks of others.
+            let foreign = |&b: &BlockId| {
+                b != NIL && !s.came_as_keys() && self.pool().tenant(b) != s.meta.tenant
+            };
+            if let Some(block) = s.tables.iter().flatten().copied().find(foreign) {
+                let (tenant, other) = (s.meta.tenant, self.pool().tenant(block));
+                return Err(format!("sequence {seq} of tenant {tenant} has {block} of {other}"));
+            }
             for (group, table) in s.tables.iter().enumerate() {
                 let blocks = self.layout.table_len(group, s.len, s.encoder_tokens);
                 if table.len() != blocks {

@@ -71,13 +71,16 @@ impl Manager {
     }
 
     /// Counts a refusal for want of blocks; other errors are none.
-    pub(in crate::manager) fn count_refusal(&mut self, error: &Error) {
+    pub(in crate::manager) fn count_refusal(&mut self, error: &Error, tenant: u8) {
         let (needed, available) = match *error {
             Error::NoCapacity { needed, available, .. } => (needed, available),
             Error::NeverFits { needed, total } => (needed, total),
             _ => return,
         };
         self.store.stats_mut().refused += 1;
+        if let Some(counts) = self.store.tenant_counts_mut(tenant) {
+            counts.refused += 1;
+        }
         self.store.note_two(Kind::Refuse, 0, needed, available);
     }
 }

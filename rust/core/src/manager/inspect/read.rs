@@ -51,7 +51,7 @@ impl Manager {
     /// Unknown handles.
     pub fn is_current(&self, seq: SeqId) -> Result<bool> {
         let sequence = self.sequences.get(seq)?;
-        Ok(!sequence.disowned && sequence.root == self.hasher.root(Self::space_of(sequence)))
+        Ok(!sequence.disowned && sequence.root == self.hasher.root(sequence.space()))
     }
 
     /// The keys under which lower tiers may keep the full blocks of the first `upto` tokens of

@@ -65,7 +65,9 @@ impl Manager {
             return Ok(None);
         }
         let (mut held, fresh) = (found, self.locks.fresh(&path));
-        let room = self.pin_room();
+        let tenant = self.tenant_number(space.tenant);
+        // Pinned blocks are owned: those of a tenant leave others their floors.
+        let room = self.pin_room().min(self.store.available(tenant).max(self.all_if_alone()));
         if fresh > room {
             // Longest prefix that fits: a longer one needs no fewer blocks.
             let (mut fits, mut over) = (0, found);
@@ -96,6 +98,11 @@ impl Manager {
     /// Blocks that pins may hold besides those they do.
     pub(super) fn pin_room(&self) -> u32 {
         self.pin_cap().saturating_sub(self.locks.blocks())
+    }
+
+    /// All blocks where tenants are not told apart: then a pin takes none from anybody.
+    fn all_if_alone(&self) -> u32 {
+        if self.store.accounts().is_empty() { u32::MAX } else { 0 }
     }
 
     fn pin_cap(&self) -> u32 {

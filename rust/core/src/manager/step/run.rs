@@ -176,6 +176,10 @@ impl Manager {
         };
         let appended = step.append.iter().map(|&(s, t)| more(s, &|len| len + t.len() as u64));
         let extended = step.extend.iter().map(|&(s, until)| more(s, &|_| u64::from(until)));
+        if !self.store.accounts().is_empty() {
+            // Whose blocks go depends on whose turn it is: each is asked for when it is needed.
+            return 0;
+        }
         let available = u64::from(self.pool().available());
         let mut blocks = appended.chain(extended).sum::<u64>();
         // However a budget is shared out, each allocation rounds it up once.

@@ -141,6 +141,9 @@ pub trait Admit: Send {
     /// them. Each block is named once per request. A request that comes back after a preemption names none.
     fn seen(&mut self, _keys: &[Key]) {}
 
+    /// What follows is of `tenant`.
+    fn serve(&mut self, _tenant: u8) {}
+
     /// One verdict a row; all are `Keep` before.
     fn admit(&mut self, offer: &Offer, ask: Ask, out: &mut [Verdict]);
 

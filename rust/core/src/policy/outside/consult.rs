@@ -47,6 +47,14 @@ pub trait Consult {
     /// Forgets what is left of the last choice. A tier does that itself, where a call has used it.
     fn settle_choice(&mut self) {}
 
+    /// Which instance of the policy is to be asked, where each tenant has one of its own.
+    fn instance(&mut self) -> usize {
+        0
+    }
+
+    /// The next questions are for that instance.
+    fn ask_instance(&mut self, _at: usize) {}
+
     /// The index that the core keeps for a policy outside of it.
     fn external(&mut self) -> Option<&mut External> {
         self.consulted().0.external()

@@ -34,6 +34,8 @@ pub enum Fact {
     InsertedTime,
     /// See [`BlockRow::copies`].
     Copies,
+    /// See `Session`.
+    Tenant,
 }
 
 impl Fact {
@@ -54,6 +56,7 @@ impl Fact {
             "last_use_time" => Self::LastUseTime,
             "inserted_time" => Self::InsertedTime,
             "copies" => Self::Copies,
+            "tenant" => Self::Tenant,
             _ => return None,
         })
     }
@@ -93,6 +96,8 @@ pub struct Facts {
     pub inserted_time: Vec<u64>,
     /// [`Fact::Copies`].
     pub copies: Vec<u32>,
+    /// [`Fact::Tenant`].
+    pub tenant: Vec<u32>,
 }
 
 impl Facts {
@@ -142,6 +147,7 @@ impl Facts {
         self.last_use_time.clear();
         self.inserted_time.clear();
         self.copies.clear();
+        self.tenant.clear();
     }
 
     fn gather_rare<'a>(
@@ -161,7 +167,10 @@ impl Facts {
             self.inserted_time.extend(rows.clone().map(|row| row.inserted_time));
         }
         if self.wants(Fact::Copies) {
-            self.copies.extend(rows.map(|row| row.copies));
+            self.copies.extend(rows.clone().map(|row| row.copies));
+        }
+        if self.wants(Fact::Tenant) {
+            self.tenant.extend(rows.map(|row| u32::from(row.meta.tenant)));
         }
     }
 }

@@ -1,0 +1,73 @@
+"""A flood of greedy clients against a tenant with a floor, in the simulated server."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from .conftest import Command
+
+FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
+BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy", "lru"
+
+
+def rows(seconds: float, greedy_ms: float) -> list[dict[str, Any]]:
+    """Requests of ``b``, every 1.5 s one of four prompts with an end of its own, and those of
+    ``a``, which is greedy: long prompts, more than the server can do.
+    """
+    draw, fresh, made = random.Random(1), 10**6, []
+    for name, gap, heads, head, ends, answer in (
+        ("b", 1500.0, 4, 125, (5, 30), (20, 120)),
+        ("a", greedy_ms, 40, 200, (50, 200), (50, 300)),
+    ):
+        at = 0.0
+        while at < 1000 * seconds:
+            at += draw.expovariate(1 / gap)
+            which, own = draw.randrange(heads), draw.randrange(*ends)
+            start = (500 if name == "a" else 0) * 1000 + which * 1000
+            ids = [*range(start, start + head), *range(fresh, fresh + own)]
+            fresh += own
+            row = {"timestamp": int(at), "input_length": 16 * len(ids), "type": name}
+            made.append({**row, "output_length": draw.randrange(*answer), "hash_ids": ids})
+    return sorted(made, key=lambda row: row["timestamp"])
+
+
+def parts(bench: Command, folder: Path, *more: str) -> list[tuple[float, float]]:
+    """Hit rate and P99 TTFT of ``b``, beside one greedy client and beside four."""
+    lines = [msgspec.json.encode(row).decode() for row in rows(100, 60)]
+    (folder / "greedy.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "floors.toml").write_text(FLOORS)
+    asked = ("--trace", "greedy.jsonl", *BLOCKS, "--flood", "a=4", "--format", "json")
+    done = json.loads(bench("serve", *asked, *more).stdout)
+    own = [c for c in done["by_class"] if c["part"] == "b" and c["time_factor"] == 1.0]
+    return [(cell["token_hit_rate"], cell["ttft_p99"]) for cell in own]
+
+
+@pytest.mark.slow
+def test_a_floor_keeps_the_hits_and_a_share_keeps_the_time(bench: Command, tmp_path: Path) -> None:
+    (hits, p99), (flooded_hits, flooded_p99) = parts(
+        bench, tmp_path, "--config", "floors.toml", "--class-share", "a=0.1"
+    )
+    assert flooded_hits == hits > 0.8
+    assert flooded_p99 <= 1.05 * p99
+    without = parts(bench, tmp_path)
+    assert without[1][0] < hits - 0.3
+    assert without[1][1] > 100 * p99
+
+
+def test_a_share_is_of_a_class_that_there_is(bench: Command, tmp_path: Path) -> None:
+    lines = [msgspec.json.encode(row).decode() for row in rows(10, 1000)]
+    (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")
+    for value, told in (
+        ("c=0.5", "--class-share: no class c"),
+        ("a=0", "must be a share above 0, up to 1"),
+        ("a=x", "must be a share above 0, up to 1"),
+    ):
+        done = bench("serve", "--trace", "greedy.jsonl", *BLOCKS, "--class-share", value)
+        assert done.returncode == 2
+        assert told in done.stderr

@@ -1,0 +1,1 @@
+"""Tenants: floors, quotas, figures and erasure, through the package."""
