@@ -56,9 +56,7 @@ MANAGER = """
 
 Written by `python -m kvframe_vllm.replay.manager` on {date}, vLLM {vllm}: the same scenarios. Hits,
 steps and KV events are equal, and block tables but for which of several *empty* blocks is taken
-first. *Copy* counts the blocks *found* again that are another copy than stock's. Where blocks of
-several groups are freed late, vLLM frees the last group first and elsewhere the first; kvframe
-frees the first one always, so that other blocks of a request go first, and events differ.
+first. *Copy* counts the blocks *found* again that are another copy than stock's.
 
 | scenario | blocks | requests | steps | resumed | aborts | resets | events | equal | found | copy |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -74,13 +72,16 @@ the blocks that each request hits, and how many are evicted.
 | vLLM | date | N | requests | hit tokens | evictions | equal, block for block |
 | --- | --- | --- | --- | --- | --- | --- |
 """
+WHOLE = "python -m kvframe_vllm.replay --policies all --faces pool,manager"
 EVICTION = """
 ## Every policy
 
-Written by `{command}` on {date}, vLLM {vllm}: share of prompt tokens that were cached when the
-request was first scheduled, in pools of {sizes} blocks, with the policy in vLLM's pool and with
-kvframe's whole manager. After every step the worker's tables, the blocks' contents and owners were
-{checked}. *Stock* stands where every request had the very blocks that stock gave it.
+Written by `{command}`,
+last on {date}, vLLM {vllm}: share of prompt tokens that were cached when the request was first
+scheduled, in pools of {sizes} blocks, with the policy in vLLM's pool and with kvframe's whole
+manager. A run of fewer policies replaces their rows. After every step the worker's tables, the
+blocks' contents and owners were {checked}. *Stock* stands where every
+request had the very blocks that stock gave it.
 
 | policy | {heads} |
 | --- |{rules}
@@ -197,8 +198,7 @@ def page(rows: dict[str, Any]) -> str:
         for name, row in record["scenarios"].items():
             cells = [name, row["blocks"], *(row[column] for column in counts)]
             copies = row["found blocks"], row["of those another copy"]
-            equal = "but for events" if row["differ"] == ["events"] else told(row["equal"])
-            text += line([*cells, equal, *copies])
+            text += line([*cells, told(row["equal"]), *copies])
     if serial := read("serial"):
         text += SERIAL
     for row in serial:
@@ -231,7 +231,7 @@ def rates(record: dict[str, Any]) -> str:
     heads = " | ".join(f"{face}, {size}" for face, size in columns)
     every = all(cell.get("checked") for cell in cells)
     text = EVICTION.format(
-        command=record["command"],
+        command=f"{WHOLE} --blocks {','.join(map(str, sizes))}{' --check' * every}",
         date=record["date"],
         vllm=record["versions"]["vllm"],
         sizes=", ".join(map(str, sizes)),
