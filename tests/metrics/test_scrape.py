@@ -17,6 +17,7 @@ from kvframe import KVCacheManager, UsageError
 from kvframe.metrics import Collector, Server, serve
 from kvframe.metrics.families import BY_NAME, FAMILIES
 from kvframe.metrics.samples import COUNTERS, MOST_OWNERS
+from kvframe.metrics.samples import samples as all_samples
 from kvframe.stats.counters import GAUGES
 from kvframe.tiers import Tiers
 
@@ -107,6 +108,21 @@ def test_every_counter_of_the_manager_is_a_metric_of_its_kind(running: Running) 
     assert kinds.keys() == COUNTERS.keys() | elsewhere | verdicts
     for key, (name, _) in COUNTERS.items():
         assert BY_NAME[f"kvframe_{name}"].kind == kinds[key]
+
+
+def test_every_counter_of_tiers_is_a_metric_of_its_kind(running: Running) -> None:
+    _, _, tiers = running
+    told, kinds = tiers.stats(), tiers.kinds()
+    assert {name: each.keys() for name, each in kinds.items()} == {
+        name: each.keys() for name, each in told.items()
+    }
+    assert set(kinds["moved"].values()) == {"counter"}
+    gauges = {key for key, kind in kinds["host"].items() if kind == "gauge"}
+    assert gauges == {"free", "cached", "owned", "moving"}
+    of_tiers = [sample for sample in all_samples(running[1], tiers) if "host" in sample.labels]
+    assert len(of_tiers) == len(told["host"])
+    found = [BY_NAME[sample.family].kind for sample in of_tiers]
+    assert found.count("gauge") == len(gauges)
 
 
 def test_the_queries_of_the_dashboard_resolve(running: Running) -> None:

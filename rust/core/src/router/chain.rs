@@ -57,9 +57,18 @@ impl Nodes {
     /// A worker holds the next blocks. Returns how many of `keys` have a place: all of them, unless the
     /// only room left is that of their own chain.
     pub fn place_all(&mut self, chain: &mut Chain, keys: &[u64], holder: Holder) -> usize {
-        let mut at = 0;
+        let (mut at, mut warm) = (0, 0_usize);
         loop {
-            let (new, known) = self.place_new(chain, &keys[at..], holder);
+            // A prompt that another worker has mostly stands in one row after the other.
+            while let Some((tip, &key)) = chain.tip().zip(keys.get(at))
+                && let Some(row) = self.next_to(tip, key)
+            {
+                self.place_known(chain, row, holder);
+                at += 1;
+            }
+            let ahead = warm.saturating_sub(at);
+            let (new, known, read) = self.place_new(chain, &keys[at..], holder, ahead);
+            warm = at + read;
             at += new;
             if let Some(row) = known {
                 self.place_known(chain, row, holder);
@@ -70,21 +79,23 @@ impl Nodes {
         }
     }
 
-    /// Blocks at the front of `keys` that are new and find room; where the next one is if it is known.
+    /// Blocks at the front of `keys` that are new and find room; where the next one is if it is known; and
+    /// of how many the lookups are begun, which they are of `warm` before.
     #[inline]
     fn place_new(
         &mut self,
         chain: &mut Chain,
         keys: &[u64],
         holder: Holder,
-    ) -> (usize, Option<Row>) {
+        mut warm: usize,
+    ) -> (usize, Option<Row>, usize) {
         let (now, held) = (self.now(), BlockHolders::by(holder));
         let (mut parent, mut known, mut new) = (chain.tip().unwrap_or(NONE), None, 0);
         let room = match chain.above {
             Above::Missing => 0,
             Above::Root | Above::Tip(_) => self.capacity.saturating_sub(self.rows()),
         };
-        let mut warm = 0;
+        let mut above = NONE;
         for &key in &keys[..keys.len().min(room.saturating_add(1))] {
             if new == warm {
                 warm += self.warm(&keys[new..]);
@@ -93,17 +104,23 @@ impl Nodes {
             if known.is_some() || new == room {
                 break;
             }
-            let children = u32::from(new + 1 < keys.len());
-            parent = self.insert(Node { key, held, parent, children }, now);
+            if let Some(row) = self.append(key) {
+                above = if row as usize == self.filled() { parent } else { above };
+                parent = row;
+            } else {
+                parent = self.insert(Node { key, held, parent, children: 1 }, now);
+            }
             new += 1;
         }
         if new > 0 {
+            self.fill(held, above, now);
+            *self.children(parent) = u32::from(new < keys.len());
             self.live += new;
             self.count_in(chain);
             let ahead = new < keys.len();
             chain.above = Above::Tip(Tip { row: parent, queued: false, ahead });
         }
-        (new, known)
+        (new, known, warm)
     }
 
     /// Places the next block, which a worker holds. Returns false if the only room for it is that of its own

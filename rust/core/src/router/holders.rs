@@ -77,6 +77,7 @@ impl BlockHolders {
 }
 
 /// The holders of a block, by worker.
+#[derive(Debug)]
 pub(super) enum Holders<'a> {
     One(Holder),
     Many(&'a [Holder]),
@@ -204,7 +205,9 @@ impl Crowds {
 
     /// What `change` makes of holders: those of the change before, if they are the same.
     fn changed(&mut self, before: BlockHolders, change: Change) -> BlockHolders {
-        let mut holders = self.of(before).as_slice().to_vec();
+        let there = self.of(before);
+        let mut holders: Vec<Holder> = Vec::with_capacity(there.as_slice().len() + 1);
+        holders.extend_from_slice(there.as_slice());
         match change {
             Change::Add(holder) => match place(&holders, holder.worker) {
                 Ok(at) => holders[at].tiers |= holder.tiers,
@@ -213,11 +216,17 @@ impl Crowds {
             Change::Remove(worker, tier) => {
                 if let Ok(at) = place(&holders, worker) {
                     holders[at].tiers &= !(1 << tier);
+                    if holders[at].tiers == 0 {
+                        holders.remove(at);
+                    }
                 }
             }
-            Change::RemoveWorker(worker) => holders.retain(|holder| holder.worker != worker),
+            Change::RemoveWorker(worker) => {
+                if let Ok(at) = place(&holders, worker) {
+                    holders.remove(at);
+                }
+            }
         }
-        holders.retain(|holder| holder.tiers != 0);
         if holders == self.of(before).as_slice() {
             return before;
         }

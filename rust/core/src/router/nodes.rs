@@ -154,6 +154,38 @@ impl Nodes {
         row
     }
 
+    /// The key of a new block in a row of its own behind all others, unless a row stands empty. [`Self::fill`]
+    /// follows.
+    #[inline]
+    pub(super) fn append(&mut self, key: u64) -> Option<Row> {
+        if !self.vacant.is_empty() {
+            return None;
+        }
+        let row = self.keys.len() as Row;
+        self.keys.push(key);
+        self.places.insert(key, row);
+        Some(row)
+    }
+
+    /// Rows of which all columns are there.
+    #[inline]
+    pub(super) fn filled(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The other columns of rows that were appended: a chain behind `parent`, each with one child.
+    #[inline]
+    pub(super) fn fill(&mut self, held: BlockHolders, parent: Row, now: u32) {
+        let (from, rows) = (self.held.len(), self.keys.len());
+        self.held.resize(rows, held);
+        self.parents.extend((from..rows).map(|row| (row as Row).wrapping_sub(1)));
+        if from < rows {
+            self.parents[from] = parent;
+        }
+        self.children.resize(rows, 1);
+        self.used.resize_with(rows, || AtomicU32::new(now));
+    }
+
     /// Takes a block out that none is linked to; those before it that only it kept go too.
     pub(super) fn take_out(&mut self, row: Row) {
         let mut next = Some(row);
@@ -257,11 +289,21 @@ impl Nodes {
     /// The row of `key`, which mostly follows `before`.
     #[inline]
     pub fn find_after(&self, before: Row, key: u64) -> Option<Row> {
+        self.next_to(before, key).or_else(|| self.find(key))
+    }
+
+    /// The row behind `before`, if it is that of `key`.
+    #[inline]
+    pub fn next_to(&self, before: Row, key: u64) -> Option<Row> {
         let next = before.wrapping_add(1);
-        match self.keys.get(next as usize) {
-            Some(&there) if there == key && self.children[next as usize] != VACANT => Some(next),
-            _ => self.find(key),
-        }
+        let there = self.keys.get(next as usize).is_some_and(|&there| there == key);
+        (there && self.children[next as usize] != VACANT).then_some(next)
+    }
+
+    /// Whether the same workers hold two blocks in the same tiers.
+    #[inline]
+    pub fn held_alike(&self, row: Row, other: Row) -> bool {
+        self.held[row as usize] == self.held[other as usize]
     }
 
     /// Whether `row` is linked to the block before it.

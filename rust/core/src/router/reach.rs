@@ -1,7 +1,7 @@
 //! How far into a prompt each worker reaches: a walk along its keys, by runs of blocks of the same holders.
 
 use super::Rank;
-use super::holders::{Holder, TIERS, TierId};
+use super::holders::{Holder, Holders, TIERS, TierId};
 use super::nodes::{NONE, Nodes};
 use super::places::Row;
 
@@ -24,11 +24,32 @@ struct Active {
     blocks: [u32; TIERS],
 }
 
+impl From<&Holder> for Active {
+    #[inline]
+    fn from(holder: &Holder) -> Self {
+        Self { worker: holder.worker, tier: holder.nearest(), blocks: [0; TIERS] }
+    }
+}
+
+impl Active {
+    /// Its blocks where it goes on to the end, which is `depth`.
+    #[inline]
+    fn to(mut self, depth: u32) -> Self {
+        for (tier, blocks) in self.blocks.iter_mut().enumerate() {
+            *blocks = if tier < usize::from(self.tier) { *blocks } else { depth };
+        }
+        self
+    }
+}
+
 /// Workers that hold all blocks so far, and those that have stopped.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     nodes: &'a Nodes,
     now: u32,
+    /// The first block's holders, as long as none of them has stopped or reached into a tier farther away.
+    first: Holders<'a>,
+    /// In place of these, once one has.
     active: Vec<Active>,
     stopped: Vec<Active>,
     /// Blocks so far, and the last of them.
@@ -40,7 +61,8 @@ impl<'a> Walk<'a> {
     /// A prompt of which no block was looked at.
     pub fn begin(nodes: &'a Nodes) -> Self {
         let now = nodes.tick_of_match();
-        Self { nodes, now, active: Vec::new(), stopped: Vec::new(), depth: 0, last: NONE }
+        let (first, active, stopped) = (Holders::Many(&[]), Vec::new(), Vec::new());
+        Self { nodes, now, first, active, stopped, depth: 0, last: NONE }
     }
 
     /// The next blocks of the prompt. Whether any worker goes on.
@@ -62,25 +84,23 @@ impl<'a> Walk<'a> {
     /// One more block. Whether any worker goes on.
     #[inline]
     fn step(&mut self, row: Row) -> bool {
-        let holders = self.nodes.holders(row);
-        let holders = holders.as_slice();
+        let held = self.nodes.holders(row);
+        let holders = held.as_slice();
         if let [Holder { tiers: 0, .. }] = holders {
             return false;
         }
+        // The same holders as of the block before keep all who went on there.
+        let same = self.last != NONE && self.nodes.held_alike(row, self.last);
         // A use of this block is one of the block before, unless it stands elsewhere in its own prefix.
         if self.last != NONE && !self.nodes.is_linked(row, self.last) {
             self.nodes.touch(self.last, self.now);
         }
         self.last = row;
         let goes_on = if self.depth == 0 {
-            self.active.extend(holders.iter().map(|holder| Active {
-                worker: holder.worker,
-                tier: holder.nearest(),
-                blocks: [0; TIERS],
-            }));
+            self.first = held;
             true
         } else {
-            self.keep(holders)
+            same || self.keep(holders)
         };
         self.depth += u32::from(goes_on);
         goes_on
@@ -90,16 +110,24 @@ impl<'a> Walk<'a> {
     #[inline]
     fn keep(&mut self, holders: &[Holder]) -> bool {
         // The common block: all who went on so far hold it, and no farther away.
-        let as_near = |(a, h): (&Active, &Holder)| a.worker == h.worker && h.nearest() <= a.tier;
-        let same = self.active.len() == holders.len();
-        if same && self.active.iter().zip(holders).all(as_near) {
-            return true;
-        }
-        self.part(holders)
+        let first = self.first.as_slice();
+        let as_near = |w: u32, tier: TierId, h: &Holder| w == h.worker && h.nearest() <= tier;
+        let same = if self.active.is_empty() {
+            first.len() == holders.len()
+                && first.iter().zip(holders).all(|(f, h)| as_near(f.worker, f.nearest(), h))
+        } else {
+            self.active.len() == holders.len()
+                && self.active.iter().zip(holders).all(|(a, h)| as_near(a.worker, a.tier, h))
+        };
+        same || self.part(holders)
     }
 
     #[inline(never)]
     fn part(&mut self, holders: &[Holder]) -> bool {
+        if self.active.is_empty() {
+            self.active.extend(self.first.as_slice().iter().map(Active::from));
+            self.first = Holders::Many(&[]);
+        }
         let (mut holders, depth) = (holders.iter().peekable(), self.depth);
         let stopped = &mut self.stopped;
         self.active.retain_mut(|active| {
@@ -123,16 +151,13 @@ impl<'a> Walk<'a> {
         if self.last != NONE {
             self.nodes.touch(self.last, self.now);
         }
-        let mut found = self.stopped;
-        found.extend(self.active.into_iter().map(|mut active| {
-            active.blocks[active.tier as usize..].fill(self.depth);
-            active
-        }));
-        let reach = |active: Active| {
+        let first = self.first.as_slice().iter().map(Active::from);
+        let going = first.chain(self.active).map(|active| active.to(self.depth));
+        let mut found = Vec::with_capacity(going.size_hint().0 + self.stopped.len());
+        found.extend(self.stopped.into_iter().chain(going).map(|active| {
             let Rank { worker, rank } = name(active.worker);
             PrefixReach { worker, rank, blocks: active.blocks }
-        };
-        let mut found: Vec<_> = found.into_iter().map(reach).collect();
+        }));
         if !found.is_sorted_by_key(|reach| (reach.worker, reach.rank)) {
             found.sort_unstable_by_key(|reach| (reach.worker, reach.rank));
         }
