@@ -134,6 +134,7 @@ from kvframe.results import (
     Pressure,
     Reason,
     StepResult,
+    WaitingCandidate,
 )
 from kvframe.results import (
     Changes as Changes,
@@ -223,6 +224,7 @@ __all__ = [
     "TierStore",
     "TokenRange",
     "UsageError",
+    "WaitingCandidate",
     "__version__",
     "hookimpl",
     "session_id",

@@ -112,7 +112,7 @@ MUTANTS = (
         "inner-blocks-always-go-first",
         "retention/inner.rs",
         "        let is_starved = self.attended > LEAST * self.found;\n",
-        "        let is_starved = self.attended > LEAST * self.found && self.found > self.attended;\n",
+        "        let is_starved = self.attended > u64::MAX / 2 - LEAST * self.found;\n",
         "prompts that share their beginning with one other find nothing where memory is short",
     ),
     Mutant(

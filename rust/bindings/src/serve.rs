@@ -17,6 +17,7 @@ use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
 use crate::errors::{from_core, usage};
 use crate::options::configured;
+use crate::room::PREEMPTION_ORDERS;
 use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
@@ -123,7 +124,7 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", join=false, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -142,6 +143,7 @@ pub fn serve<'py>(
     cache_generated: bool,
     tell_next_use: bool,
     preemption: &str,
+    preemption_order: &str,
     join: bool,
     time_factor: f64,
     every_step: bool,
@@ -151,6 +153,7 @@ pub fn serve<'py>(
         ("priority", QueueOrder::Priority),
         ("shortest", QueueOrder::Shortest),
         ("longest-prefix", QueueOrder::LongestPrefix),
+        ("fewest-uncached", QueueOrder::FewestUncached),
     ];
     let preemptions = [
         ("recompute", Preemption::Recompute),
@@ -168,6 +171,7 @@ pub fn serve<'py>(
         cache_generated,
         tell_next_use,
         preemption: named(py, "preemption", preemption, &preemptions)?,
+        preemption_order: named(py, "preemption_order", preemption_order, &PREEMPTION_ORDERS)?,
         join,
         time_factor,
         every_step,

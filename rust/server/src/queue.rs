@@ -15,18 +15,31 @@ pub(crate) struct Waiter {
     pub request: usize,
 }
 
+/// What a waiting request is ranked by, where that depends on what is cached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outlook {
+    /// Tokens of its prompt that are cached.
+    pub cached: u32,
+    /// Tokens to compute before its next one.
+    pub uncached: u32,
+    /// What it lacks first is being computed: it is better let in after that.
+    pub is_near: bool,
+}
+
 /// The requests that wait.
 #[derive(Debug)]
 pub(crate) struct Queue {
     order: QueueOrder,
     waiters: BTreeSet<Waiter>,
+    /// How often the first of those that are new was passed over.
+    passed: u32,
     /// Grows with every change.
     pub version: u64,
 }
 
 impl Queue {
     pub fn new(order: QueueOrder) -> Self {
-        Self { order, waiters: BTreeSet::new(), version: 0 }
+        Self { order, waiters: BTreeSet::new(), passed: 0, version: 0 }
     }
 
     /// `request` waits: the `number`-th to arrive, with a prompt of so many tokens.
@@ -34,7 +47,7 @@ impl Queue {
         let rank = match self.order {
             QueueOrder::Priority => -i64::from(priority),
             QueueOrder::Shortest => i64::from(prompt),
-            QueueOrder::Fcfs | QueueOrder::LongestPrefix => 0,
+            QueueOrder::Fcfs | QueueOrder::LongestPrefix | QueueOrder::FewestUncached => 0,
         };
         self.insert(Waiter { is_new: true, rank, number, request });
     }
@@ -49,22 +62,30 @@ impl Queue {
         self.waiters.insert(waiter);
     }
 
-    /// The request that is admitted next. `cached` returns how many tokens of a request's prompt are cached
-    /// now.
-    pub fn first(&self, mut cached: impl FnMut(usize) -> u32) -> Option<Waiter> {
+    /// The request that is admitted next, if one is. `outlook` says how a request stands now.
+    pub fn first(&self, mut outlook: impl FnMut(usize) -> Outlook) -> Option<Waiter> {
         let first = *self.waiters.first()?;
-        let by_prefix = self.order == QueueOrder::LongestPrefix
-            && first.is_new
-            && self.waiters.len() <= QueueOrder::LOOKED_AT;
-        if !by_prefix {
+        if !self.order.looks_up() || !first.is_new || self.passed >= QueueOrder::PATIENCE {
             return Some(first);
         }
+        let near = self.waiters.iter().take(QueueOrder::LOOKED_AT);
+        let ranked = near.filter_map(|waiter| {
+            let of = outlook(waiter.request);
+            let rank = match self.order {
+                QueueOrder::LongestPrefix => -i64::from(of.cached),
+                _ => i64::from(of.uncached),
+            };
+            (!of.is_near).then_some((rank, waiter))
+        });
         // Of equals, the first in the order of arrival.
-        let longest = self.waiters.iter().rev().max_by_key(|waiter| cached(waiter.request));
-        longest.copied()
+        ranked.min_by_key(|&(rank, _)| rank).map(|(_, waiter)| *waiter)
     }
 
     pub fn remove(&mut self, waiter: &Waiter) {
+        let first = self.waiters.iter().find(|waits| waits.is_new);
+        if waiter.is_new {
+            self.passed = if first == Some(waiter) { 0 } else { self.passed + 1 };
+        }
         self.version += 1;
         self.waiters.remove(waiter);
     }

@@ -4,7 +4,9 @@
 //! memory is short, the sequence that came in last is preempted and computes again later; in a step
 //! that preempted one, no request comes in.
 
-use kvframe_core::{Error, Manager, Request};
+use kvframe_core::manager::PreemptionOrder;
+use kvframe_core::sequence::Sequence;
+use kvframe_core::{Error, Manager, Request, SeqId};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
@@ -13,7 +15,7 @@ use crate::options::ServerOptions;
 use crate::present::ByRequest;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
-use crate::queue::{Queue, Waiter};
+use crate::queue::{Outlook, Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
 use crate::tiers::Tiers;
@@ -131,7 +133,7 @@ impl<'a> Scheduler<'a> {
     /// Slots for what running sequences compute now. Whether any was preempted.
     fn grow_all(&mut self, budget: &mut u32) -> Result<bool, Stopped> {
         let (mut at, mut preempted) = (0, false);
-        while at < self.running.len() {
+        'sequences: while at < self.running.len() {
             let count = self.running[at].remaining().min(*budget);
             self.running[at].scheduled = count;
             while count > 0 && !self.make_slots(at, count)? {
@@ -144,9 +146,14 @@ impl<'a> Scheduler<'a> {
                     self.running[at].scheduled = 0;
                     break;
                 }
-                self.preempt_last()?;
-                if at == self.running.len() {
-                    return Ok(true);
+                let gone = self.preempt_one()?;
+                if gone.is_none_or(|(place, _)| place == at) {
+                    continue 'sequences;
+                }
+                if let Some((_, scheduled)) = gone.filter(|&(place, _)| place < at) {
+                    // It was to compute in this step, and those behind it moved up.
+                    *budget += scheduled;
+                    at -= 1;
                 }
             }
             *budget -= self.running[at].scheduled;
@@ -175,9 +182,10 @@ impl<'a> Scheduler<'a> {
         Ok(grown)
     }
 
-    /// The sequence that came in last gives its blocks up and waits again.
-    fn preempt_last(&mut self) -> Result<(), Stopped> {
-        let Some(one) = self.running.pop() else { return Ok(()) };
+    /// A running sequence gives its blocks up and waits again. Its place, and what it was to compute.
+    fn preempt_one(&mut self) -> Result<Option<(usize, u32)>, Stopped> {
+        let Some(place) = self.first_to_preempt()? else { return Ok(None) };
+        let one = self.running.remove(place);
         self.swap_out(&one)?;
         self.cache.manager.preempt(one.seq)?;
         self.forget_below(one.seq);
@@ -187,7 +195,19 @@ impl<'a> Scheduler<'a> {
         progress.last_token = one.last_token;
         self.records[one.request].preemptions += 1;
         self.wait_again(&one);
-        Ok(())
+        Ok(Some((place, one.scheduled)))
+    }
+
+    /// The place of the sequence that is preempted next: the last, if no other would free a block.
+    fn first_to_preempt(&self) -> Result<Option<usize>, Stopped> {
+        let last = self.running.len().checked_sub(1);
+        if self.options.preemption_order == PreemptionOrder::LastAdmitted {
+            return Ok(last);
+        }
+        let seqs: Vec<SeqId> = self.running.iter().map(|one| one.seq).collect();
+        let rule = self.options.preemption_order;
+        let first = self.cache.manager.preemption_order(&seqs, rule)?.first().map(|one| one.seq);
+        Ok(first.and_then(|seq| seqs.iter().position(|&one| one == seq)).or(last))
     }
 
     /// A request that has given its blocks up waits again.
@@ -269,19 +289,32 @@ impl<'a> Scheduler<'a> {
     }
 
     fn first_waiter(&mut self) -> Result<Option<Waiter>, Stopped> {
-        let Self { queue, prompts, progress, cache, asked, .. } = self;
+        let Self { queue, prompts, progress, cache, asked, running, block_size, .. } = self;
         let mut failed = None;
+        let prefilling: Vec<&Running> =
+            running.iter().filter(|one| one.computed < one.prompt).collect();
         let first = queue.first(|i| {
+            let target = prompts.prompt(i) + progress[i].sampled;
             let looked = prompts
                 .ask(i, &mut progress[i], cache.manager, asked)
                 .and_then(|()| cache.manager.lookup_request(&*asked));
-            looked.map_or_else(
+            let cached = looked.map_or_else(
                 |error| {
                     failed = Some(error);
                     0
                 },
                 |hit| hit.tokens,
-            )
+            );
+            let place = (cached / *block_size) as usize;
+            let wanted = asked.keys.get(place);
+            // Its last known token is always computed: a block that holds it is not waited for.
+            let is_near = cached + *block_size < target
+                && prefilling.iter().any(|one| {
+                    let keys = |of: &'_ Sequence| of.keys.get(place).copied();
+                    let has = cache.manager.sequence(one.seq).ok().and_then(keys);
+                    cached + *block_size <= one.prompt && has.as_ref() == wanted
+                });
+            Outlook { cached, uncached: target - cached, is_near }
         });
         failed.map_or(Ok(first), |error| Err(error.into()))
     }

@@ -6,6 +6,7 @@ pub mod stack;
 
 use std::fmt::Write as _;
 
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
 use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions};
 use proptest::prelude::*;
@@ -46,29 +47,44 @@ pub struct Server {
 }
 
 pub fn servers() -> impl Strategy<Value = Server> {
-    let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
+    let orders = [
+        QueueOrder::Fcfs,
+        QueueOrder::Shortest,
+        QueueOrder::LongestPrefix,
+        QueueOrder::FewestUncached,
+    ];
+    let victims = [
+        PreemptionOrder::LastAdmitted,
+        PreemptionOrder::FewestComputed,
+        PreemptionOrder::LongestFirst,
+        PreemptionOrder::MostFreed,
+    ];
     let policies: Vec<&str> = NAMES.to_vec();
     let sizes = (4u32..40, 1u32..6, 1u32..40);
     let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
     let preemption = prop::sample::select(preemptions.to_vec());
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), preemption, 0.25f64..4.0);
-    let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways).prop_map(|((policy, order), sizes, ways)| {
-        let (closed_loop, generated, join, preemption, load) = ways;
-        let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
-        let options = ServerOptions {
-            max_num_seqs,
-            max_num_batched_tokens,
-            order,
-            load,
-            closed_loop,
-            cache_generated: generated,
-            preemption,
-            join,
-            ..ServerOptions::default()
-        };
-        Server { policy, blocks, options }
-    })
+    let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
+    (prop::sample::select(policies), orders, sizes, ways).prop_map(
+        |(policy, orders, sizes, ways)| {
+            let (order, preemption_order) = orders;
+            let (closed_loop, generated, join, preemption, load) = ways;
+            let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
+            let options = ServerOptions {
+                max_num_seqs,
+                max_num_batched_tokens,
+                order,
+                load,
+                closed_loop,
+                cache_generated: generated,
+                preemption,
+                preemption_order,
+                join,
+                ..ServerOptions::default()
+            };
+            Server { policy, blocks, options }
+        },
+    )
 }
 
 pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
