@@ -2094,6 +2094,7 @@ def serve(
     cache_generated: bool = True,
     tell_next_use: bool = False,
     preemption: str = "recompute",
+    preemption_order: str = "last-admitted",
     join: bool = False,
     time_factor: SupportsFloat | SupportsIndex = 1.0,
     every_step: bool = False,

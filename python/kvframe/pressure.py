@@ -117,7 +117,7 @@ class PressureRoom(Room):
             rule: Which comes in first: the one with most tokens cached, or with the fewest left to
                 compute.
             passed: How often the first of ``requests`` was passed over. Once it is `PATIENCE`
-                times, that request comes first whatever the rule says, so that nobody starves.
+                times, that request comes first whatever the rule says, so that none starves.
 
         Raises:
             UsageError: An unknown rule, or something that is no `Request`.
