@@ -137,6 +137,7 @@ from kvframe.results import (
     Pressure,
     Reason,
     StepResult,
+    WaitingCandidate,
 )
 from kvframe.results import (
     Changes as Changes,
@@ -226,6 +227,7 @@ __all__ = [
     "TierStore",
     "TokenRange",
     "UsageError",
+    "WaitingCandidate",
     "__version__",
     "hookimpl",
     "session_id",

@@ -2117,6 +2117,7 @@ def serve(
     cache_generated: bool = True,
     tell_next_use: bool = False,
     preemption: str = "recompute",
+    preemption_order: str = "last-admitted",
     join: bool = False,
     speculation: tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
     | None = None,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 from kvframe._core import Manager as Core
-from kvframe.arguments import shown
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
+from kvframe.prompts import Prompts
 from kvframe.renamed import Room
 from kvframe.request import Handles, Request
-from kvframe.results import PreemptionCandidate, Pressure
+from kvframe.results import PreemptionCandidate, Pressure, WaitingCandidate
 
 PreemptionRule = Literal[
     "fewest-computed",
@@ -23,6 +24,12 @@ PreemptionRule = Literal[
 ]
 """Which running sequence is preempted first: see `PressureRoom.preemption_order`."""
 
+WaitingRule = Literal["longest-prefix", "fewest-uncached"]
+"""Which waiting request comes in first: see `PressureRoom.waiting_order`."""
+
+PATIENCE = 64
+"""The request that has waited longest is passed over so many times at most."""
+
 PressureCallback = Callable[[Pressure, Pressure], object]
 """Called with the level before and after a change."""
 
@@ -32,8 +39,9 @@ class PressureRoom(Room):
 
     _instead = "kv.pressure.level()"
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, prompts: Prompts) -> None:
         self._core = core
+        self._prompts = prompts
 
     def usage(self) -> float:
         """The share of the pool's blocks in use, 0 to 1.
@@ -91,6 +99,48 @@ class PressureRoom(Room):
             UsageError: A sequence is named twice, or a value is out of range.
         """
         return [PreemptionCandidate(*row) for row in self._core.preemption_order(seqs, rule, usage)]
+
+    def waiting_order(
+        self,
+        requests: Sequence[Request],
+        rule: WaitingRule = "fewest-uncached",
+        *,
+        passed: int = 0,
+    ) -> list[WaitingCandidate]:
+        """Waiting requests in the order to allocate them, by what is cached of them now.
+
+        Each is looked up, which takes O(blocks of its prompt): name the first hundred or so of a
+        long queue. Ask again after each allocation, because it changes what is cached.
+
+        Args:
+            requests: In the order of arrival, which stays among equals.
+            rule: Which comes in first: the one with most tokens cached, or with the fewest left to
+                compute.
+            passed: How often the first of ``requests`` was passed over. Once it is `PATIENCE`
+                times, that request comes first whatever the rule says, so that none starves.
+
+        Raises:
+            UsageError: An unknown rule, or something that is no `Request`.
+        """
+        if rule not in get_args(WaitingRule):
+            known = " or ".join(get_args(WaitingRule))
+            raise UsageError(f"rule = {shown(rule)}: must be {known}")
+        if not is_int(passed) or passed < 0:
+            raise UsageError(f"passed = {shown(passed)}: must be an integer of at least 0")
+        found = [self._waiting(place, request) for place, request in enumerate(requests)]
+        if rule == "longest-prefix":
+            order = sorted(found, key=lambda one: -one.cached)
+        else:
+            order = sorted(found, key=lambda one: one.uncached)
+        if passed >= PATIENCE:
+            order.sort(key=lambda one: one.place > 0)
+        return order
+
+    def _waiting(self, place: int, request: Request) -> WaitingCandidate:
+        if not isinstance(request, Request):
+            raise UsageError(f"requests[{place}] = {shown(request)}: must be a Request")
+        cached = self._prompts.found(request, "", "", b"", ()).tokens
+        return WaitingCandidate(place, cached, request.num_tokens - cached)
 
     def preempt_to(
         self,

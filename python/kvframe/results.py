@@ -426,6 +426,20 @@ class PreemptionCandidate(NamedTuple):
     computed: int
 
 
+class WaitingCandidate(NamedTuple):
+    """A request that waits.
+
+    Attributes:
+        place: Its place among those that were named.
+        cached: Tokens of its prompt that are cached now.
+        uncached: The others, to be computed before its first token.
+    """
+
+    place: int
+    cached: int
+    uncached: int
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:

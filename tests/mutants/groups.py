@@ -102,6 +102,20 @@ MUTANTS = (
         "a hit ends inside a block of the group whose size does not divide the largest",
     ),
     Mutant(
+        "no-window-where-prompts-part",
+        "groups/layout.rs",
+        "            && !self.serves(group, block, branch.into())\n",
+        "            && branch < u32::MAX\n",
+        "the window at the end of a shared beginning goes first, and each prompt computes it again",
+    ),
+    Mutant(
+        "inner-blocks-always-go-first",
+        "retention/inner.rs",
+        "        let is_starved = self.attended > LEAST * self.found;\n",
+        "        let is_starved = self.attended > u64::MAX / 2 - LEAST * self.found;\n",
+        "prompts that share their beginning with one other find nothing where memory is short",
+    ),
+    Mutant(
         "unequal-blocks-counted-as-equal",
         "groups/layout.rs",
         "            uniform: !lagging && cross == 0 && groups.iter().all(|g| g.units == 1),\n",

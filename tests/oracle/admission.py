@@ -12,6 +12,9 @@ from .model import need
 from .pool import Block
 from .sequence import Ask, Seq, Ticket, Usage, cross_key, head
 
+LEAST, KEPT = 8, 4
+"""One token in so many of those that full attention alone would find; periods."""
+
 
 @dataclass
 class Told:
@@ -46,6 +49,7 @@ class Start:
     rows: int
     good: int
     tables: list[list[int | None]]
+    attended: int = 0
     computing: Found | None = None
     loading: int | None = None
     """The load that brings the rows that are not good."""
@@ -62,7 +66,12 @@ class Admissions(Joins):
 
     # --- what is there ------------------------------------------------------------------------
 
-    def found(self, ask: Ask, whole: bool = False) -> int:
+    def attended(self, ask: Ask) -> int:
+        """Tokens that groups of full attention could serve; those found where there is none."""
+        full = [group for group, kind in enumerate(self.kinds) if kind.full]
+        return self.found(ask, groups=full or None)
+
+    def found(self, ask: Ask, whole: bool = False, groups: list[int] | None = None) -> int:
         """Tokens that every group can serve, not all of the prompt unless the ``whole`` may be."""
         keys = {block.key for block in self.pool.blocks.values()}
 
@@ -72,8 +81,8 @@ class Admissions(Joins):
 
         longest = self.whole(max(len(ask.tokens) - (not whole), 0))
         longest = longest if self.caching and ask.reads else 0
-        lengths, groups = range(longest, -1, -self.unit), range(len(self.kinds))
-        return next(n for n in lengths if all(serves(g, n) for g in groups))
+        lengths, asked = range(longest, -1, -self.unit), groups or range(len(self.kinds))
+        return next(n for n in lengths if all(serves(g, n) for g in asked))
 
     def found_input(self, ask: Ask) -> list[list[int | None]]:
         """The blocks of another input, if all are there: each depends on all of it."""
@@ -88,18 +97,18 @@ class Admissions(Joins):
     def start(self, ask: Ask, told: Told) -> Start:
         cached = self.found(ask)
         tables = self.check_hits(ask, cached, told.hits)
-        start = Start(cached // self.size, cached // self.size, tables)
+        start = Start(cached // self.size, cached // self.size, tables, self.attended(ask))
         if not ask.reads or ask.num_external_tokens:
             return start
         if ask.join and (loading := self.loading_for(ask, start.rows)):
             ticket, rows, s = loading
             tables = [list(table[:rows]) for table in s.tables]
-            return Start(rows, start.good, tables, loading=ticket)
+            return Start(rows, start.good, tables, start.attended, loading=ticket)
         if ask.external_until:
             return start
         if ask.join and (computing := self.computing(ask, start.rows)):
             tables = [list(table[: computing.rows]) for table in computing.filler.tables]
-            return Start(computing.rows, computing.good, tables, computing)
+            return Start(computing.rows, computing.good, tables, start.attended, computing)
         if self.partial and self.caching and not ask.keys_only:
             tail, tokens = self.found_tail(ask, start, told)
             if tail and self.fits_beside(ask, start, tail):
@@ -283,6 +292,19 @@ class Admissions(Joins):
         least = sum(self.rows(base))
         return max(end for end in ends if sum(self.rows(end)) - least <= room)
 
+    def note_found(self, ask: Ask, start: Start) -> None:
+        """Blocks within prompts are kept for a while after next to nothing was found."""
+        if not ask.reads or all(kind.full or kind.cross for kind in self.kinds):
+            return
+        attended, found, computed = self.inner_counts
+        good = start.good * self.size
+        attended, found = attended + max(start.attended, good), found + good
+        self.inner_counts = attended, found, computed + len(ask.tokens) - good
+        if self.inner_counts[2] >= self.pool.usable * self.size:
+            kept = max(self.inner_kept - 1, 0)
+            self.inner_kept = KEPT if attended > LEAST * found else kept
+            self.inner_counts = 0, 0, 0
+
     def enter(self, ask: Ask, start: Start, seq: int, encoder_found: bool) -> Seq:
         """It owns all that it starts from."""
         private = not (ask.inserts and self.caching)
@@ -302,6 +324,8 @@ class Admissions(Joins):
         )
         new.private = new.private or self.is_cut(new)
         new.hashed = len(ask.tokens) // self.size * self.size
+        new.branch = start.attended
+        self.note_found(ask, start)
         new.origin, new.encoder_found, new.encoded = seq, encoder_found, encoder_found
         self.seqs[seq] = new
         assert seq & 0xFFFFFFFF == self.take_slot()

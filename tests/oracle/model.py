@@ -99,6 +99,10 @@ class Model:
     deadlines: dict[int, int] = field(default_factory=dict)
     parents: dict[int, int | None] = field(default_factory=dict)
     """Of blocks in hand, the one that each follows."""
+    inner_counts: tuple[int, int, int] = (0, 0, 0)
+    """Tokens of this period: those that full attention alone would find, found, computed."""
+    inner_kept: int = 0
+    """Periods for which blocks within prompts are as good as others."""
 
     def __post_init__(self) -> None:
         self.unit = unit(self.kinds)

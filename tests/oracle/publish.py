@@ -40,10 +40,10 @@ class Publishing(Growth):
         """Blocks that no end of a prompt needs go first, until another sequence has them."""
         kind, prompt = self.kinds[group], len(s.ask.tokens)
         ends = self.whole(prompt), self.whole(max(prompt - 1, 0))
-        every = all(kind.interval is None for kind in self.kinds)
+        every = self.inner_kept == 0 and all(kind.interval is None for kind in self.kinds)
         for row, block in zip(rows, self.of(s.tables[group][row] for row in rows), strict=True):
             own = row * kind.span >= s.cached and len(block.owners) == 1
-            is_end = kind.reachable(row, 0, ends)
+            is_end = kind.reachable(row, 0, (*ends, s.branch))
             first = block.key is not None and not block.left_once
             block.inner = every and own and not is_end and first
             block.left_once = block.left_once or block.key is not None

@@ -114,6 +114,8 @@ class Seq:
     joined: Join | None = None
     """The computation that it waits for, or waited for."""
     usage: Usage = field(default_factory=lambda: Usage())
+    branch: int = 0
+    """Tokens of the prompt that full attention alone would have found."""
 
     @property
     def filled(self) -> int:

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "pins.block_priority": "tests/retention",
     "pressure.touch": "tests/retention",
     "pressure.preempt_to": "tests/retention",
+    "pressure.waiting_order": "tests/manager/test_waiting.py",
     "pressure.level": "tests/manager/test_pressure.py: the walk hears of each change",
     "pressure.remove_callback": "tests/manager/test_pressure.py",
 }

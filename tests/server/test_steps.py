@@ -20,6 +20,8 @@ SERVERS: list[dict[str, Any]] = [
     {"max_num_seqs": 3, "max_num_batched_tokens": 64},
     {"order": "shortest", "load": 2.0},
     {"order": "longest-prefix", "max_num_seqs": 2},
+    {"order": "fewest-uncached", "max_num_seqs": 4, "preemption_order": "fewest-computed"},
+    {"preemption_order": "most-freed", "load": 4.0},
     {"cache_generated": False, "load": 4.0},
 ]
 
@@ -99,3 +101,57 @@ def test_the_important_class_comes_first() -> None:
 def test_impossible_servers_are_refused(server: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("(", r"\(")):
         serve(small(), "lru", 80, **server)
+
+
+@pytest.mark.parametrize("rule", ["fewest-computed", "longest-first", "most-freed", "lru"])
+def test_another_sequence_is_preempted_and_all_are_served(rule: str) -> None:
+    usual = serve(small(), "lru", 27, load=4.0)
+    other = serve(small(), "lru", 27, load=4.0, preemption_order=rule)
+    assert (other["fate"] == usual["fate"]).all()
+    assert other["preemptions"].tolist() != usual["preemptions"].tolist()
+    assert_same(other, serve(small(), "lru", 27, load=4.0, preemption_order=rule, every_step=True))
+
+
+def test_prompts_that_begin_alike_wait_for_the_first_one() -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 161, "output_length": 2, "hash_ids": [*range(9), 20 + at]}
+        for at in range(4)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    trace = _core.Trace.parse(text.encode(), "alike", BLOCK)
+    found = {
+        order: serve(trace, "lru", 100, order=order)["cached_tokens"].tolist()
+        for order in ("fcfs", "longest-prefix", "fewest-uncached")
+    }
+    assert found["fcfs"] == [0, 0, 0, 0]
+    assert found["longest-prefix"] == found["fewest-uncached"] == [0, 144, 144, 144]
+
+
+def test_who_has_waited_longest_is_not_passed_over_for_ever() -> None:
+    """One long prompt, and short ones that never cease to come before it."""
+    short = [
+        {"timestamp": at, "input_length": 33, "output_length": 8, "hash_ids": [2 * at, 2 * at + 1]}
+        for at in range(1, 300)
+    ]
+    long = {
+        "timestamp": 1,
+        "input_length": 800,
+        "output_length": 1,
+        "hash_ids": [*range(1000, 1050)],
+    }
+    text = "".join(json.dumps(row) + "\n" for row in [short[0], long, *short[1:]])
+    trace = _core.Trace.parse(text.encode(), "passed", BLOCK)
+    starts = {
+        order: serve(trace, "lru", 60, order=order, max_num_seqs=1)["start"]
+        for order in ("shortest", "fewest-uncached")
+    }
+    before = {order: int((start < start[1]).sum()) for order, start in starts.items()}
+    assert before == {"shortest": 299, "fewest-uncached": 65}
+
+
+def test_an_unknown_preemption_order_is_refused() -> None:
+    known = (
+        "fewest-computed, last-admitted, lowest-priority, longest-first, lru, lfu-aged, most-freed"
+    )
+    with pytest.raises(UsageError, match=f'preemption_order = "oldest": must be one of {known}'):
+        serve(small(), "lru", 40, preemption_order="oldest")

@@ -13,7 +13,13 @@ import click
 from kvframe.bench.build import debug_warning
 from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
-from kvframe.bench.server.job import ORDERS, POLICIES, ServerJob, ServerRequest
+from kvframe.bench.server.job import (
+    ORDERS,
+    POLICIES,
+    PREEMPTION_ORDERS,
+    ServerJob,
+    ServerRequest,
+)
 from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
 
@@ -134,6 +140,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "|".join(PREEMPTIONS),
     "What becomes of a sequence whose blocks are needed: computed again, or kept in host memory "
     "where there is room; auto takes the faster.",
+)
+@asked(
+    "--preemption-order",
+    "|".join(PREEMPTION_ORDERS),
+    "Which running sequence gives its blocks up, as `kv.pressure.preemption_order` has it.",
 )
 @click.option(
     "--join",

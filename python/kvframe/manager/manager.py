@@ -111,7 +111,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self._prompts = prompts = Prompts(core, matcher, gate)
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
-        self.pressure = PressureRoom(core)
+        self.pressure = PressureRoom(core, prompts)
         self.stats = Stats(core, resolved, prompts, drivers)
         self.tenants = Tenants(core)
         self.log = Log(core, size)

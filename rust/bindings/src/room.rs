@@ -41,22 +41,24 @@ fn committed(
     Ok(tables.map(|(t, &had)| t[had..].iter().map(|&b| entry(b, null)).collect()).collect())
 }
 
+/// The preemption orders by their names.
+pub(crate) const PREEMPTION_ORDERS: [(&str, PreemptionOrder); 7] = [
+    ("fewest-computed", PreemptionOrder::FewestComputed),
+    ("last-admitted", PreemptionOrder::LastAdmitted),
+    ("lowest-priority", PreemptionOrder::LowestPriority),
+    ("longest-first", PreemptionOrder::LongestFirst),
+    ("lru", PreemptionOrder::LeastRecent),
+    ("lfu-aged", PreemptionOrder::LeastFrequent),
+    ("most-freed", PreemptionOrder::MostFreed),
+];
+
 /// The preemption order of that name.
 fn rule_of(name: &Bound<'_, PyAny>) -> PyResult<PreemptionOrder> {
-    Ok(match name.extract::<String>().as_deref() {
-        Ok("fewest-computed") => PreemptionOrder::FewestComputed,
-        Ok("last-admitted") => PreemptionOrder::LastAdmitted,
-        Ok("lowest-priority") => PreemptionOrder::LowestPriority,
-        Ok("longest-first") => PreemptionOrder::LongestFirst,
-        Ok("lru") => PreemptionOrder::LeastRecent,
-        Ok("lfu-aged") => PreemptionOrder::LeastFrequent,
-        Ok("most-freed") => PreemptionOrder::MostFreed,
-        _ => {
-            let known = "fewest-computed, last-admitted, lowest-priority, longest-first, lru, \
-                         lfu-aged, most-freed";
-            let message = format!("rule = {}: must be one of {known}", shown(name));
-            return Err(usage(name.py(), message));
-        }
+    let asked = name.extract::<String>().ok();
+    let found = PREEMPTION_ORDERS.iter().find(|(known, _)| asked.as_deref() == Some(known));
+    found.map(|&(_, order)| order).ok_or_else(|| {
+        let known = PREEMPTION_ORDERS.map(|(known, _)| known).join(", ");
+        usage(name.py(), format!("rule = {}: must be one of {known}", shown(name)))
     })
 }
 

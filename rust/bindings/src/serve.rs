@@ -18,6 +18,7 @@ use crate::args::Capacity;
 use crate::driven::{Asked, Driver};
 use crate::errors::{from_core, usage};
 use crate::options::configured;
+use crate::room::PREEMPTION_ORDERS;
 use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, TierTable};
 use crate::step_time::{Source, StepProfile};
@@ -146,7 +147,7 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", join=false, speculation=None, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -166,6 +167,7 @@ pub fn serve<'py>(
     cache_generated: bool,
     tell_next_use: bool,
     preemption: &str,
+    preemption_order: &str,
     join: bool,
     speculation: Option<(u32, f64, f64)>,
     time_factor: f64,
@@ -176,6 +178,7 @@ pub fn serve<'py>(
         ("priority", QueueOrder::Priority),
         ("shortest", QueueOrder::Shortest),
         ("longest-prefix", QueueOrder::LongestPrefix),
+        ("fewest-uncached", QueueOrder::FewestUncached),
     ];
     let preemptions = [
         ("recompute", Preemption::Recompute),
@@ -195,6 +198,7 @@ pub fn serve<'py>(
         cache_generated,
         tell_next_use,
         preemption: named(py, "preemption", preemption, &preemptions)?,
+        preemption_order: named(py, "preemption_order", preemption_order, &PREEMPTION_ORDERS)?,
         join,
         speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
             drafts,

@@ -81,6 +81,8 @@ pub struct Sequence {
     pub closed: Option<u32>,
     /// Tokens of the prompt.
     pub prompt: u32,
+    /// Tokens of it that groups of full attention could have served: there it parts from what came before.
+    pub branch: u32,
     /// Link of block 0.
     pub root: Key,
     /// The request.
@@ -268,7 +270,7 @@ impl Sequence {
         lora_name.clear();
         encoder.clear();
         (self.encoder_tokens, self.encoder_published) = (0, false);
-        (self.brought, self.prompt) = (0, 0);
+        (self.brought, self.prompt, self.branch) = (0, 0, 0);
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         self.passed = 0;

@@ -73,6 +73,11 @@ impl Fair {
         self.left[class].tokens -= tokens.min(self.left[class].tokens);
     }
 
+    /// It does not compute so many, after all.
+    pub fn give_back(&mut self, class: usize, tokens: u32) {
+        self.left[class].tokens = self.left[class].tokens.saturating_add(tokens);
+    }
+
     /// A sequence of it has come in.
     pub fn take_place(&mut self, class: usize) {
         self.left[class].places = self.left[class].places.saturating_sub(1);

@@ -1,5 +1,7 @@
 //! How a server is configured.
 
+use kvframe_core::manager::PreemptionOrder;
+
 /// Which waiting request is admitted first. A preempted request comes before all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueOrder {
@@ -10,14 +12,23 @@ pub enum QueueOrder {
     Priority,
     /// The shortest prompt, then in the order of arrival.
     Shortest,
-    /// The one with most prompt tokens cached now, among at most [`QueueOrder::LOOKED_AT`] that wait; with
-    /// more, in the order of arrival.
+    /// The one with most prompt tokens cached now, among the first [`QueueOrder::LOOKED_AT`] that wait.
     LongestPrefix,
+    /// The one with the fewest tokens to compute before its first token, among as many.
+    FewestUncached,
 }
 
 impl QueueOrder {
     /// Waiting requests whose prefixes are looked up before each admission, at most.
     pub const LOOKED_AT: usize = 128;
+
+    /// Who has waited longest is passed over so many times at most.
+    pub const PATIENCE: u32 = 64;
+
+    /// Whether it depends on what is cached.
+    pub fn looks_up(self) -> bool {
+        matches!(self, Self::LongestPrefix | Self::FewestUncached)
+    }
 }
 
 /// What becomes of a sequence that gives its blocks up.
@@ -84,6 +95,8 @@ pub struct ServerOptions {
     pub tell_next_use: bool,
     /// What becomes of a preempted sequence.
     pub preemption: Preemption,
+    /// Which running sequence is preempted where blocks are short.
+    pub preemption_order: PreemptionOrder,
     /// A request whose prompt begins with blocks that a running one is computing waits for them.
     pub join: bool,
     /// Whether answers are drafted.
@@ -109,6 +122,7 @@ impl Default for ServerOptions {
             cache_generated: true,
             tell_next_use: false,
             preemption: Preemption::default(),
+            preemption_order: PreemptionOrder::LastAdmitted,
             join: false,
             speculation: None,
             time_factor: 1.0,

@@ -15,19 +15,33 @@ pub(crate) struct Waiter {
     pub request: usize,
 }
 
+/// What a waiting request is ranked by, where that depends on what is cached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outlook {
+    /// Tokens of its prompt that are cached.
+    pub cached: u32,
+    /// Tokens to compute before its next one.
+    pub uncached: u32,
+    /// What it lacks first is being computed: it is better let in after that.
+    pub is_near: bool,
+}
+
 /// The requests that wait.
 #[derive(Debug)]
 pub(crate) struct Queue {
     order: QueueOrder,
     /// By class, as far as these are told apart.
     waiters: Vec<BTreeSet<Waiter>>,
+    /// By class, how often the first of those that are new was passed over.
+    passed: Vec<u32>,
     /// Grows with every change.
     pub version: u64,
 }
 
 impl Queue {
     pub fn new(order: QueueOrder, classes: usize) -> Self {
-        Self { order, waiters: vec![BTreeSet::new(); classes], version: 0 }
+        let waiters = vec![BTreeSet::new(); classes];
+        Self { order, waiters, passed: vec![0; classes], version: 0 }
     }
 
     /// `request` of `class` waits: the `number`-th to arrive, with a prompt of so many tokens.
@@ -41,7 +55,7 @@ impl Queue {
         let rank = match self.order {
             QueueOrder::Priority => -i64::from(priority),
             QueueOrder::Shortest => i64::from(prompt),
-            QueueOrder::Fcfs | QueueOrder::LongestPrefix => 0,
+            QueueOrder::Fcfs | QueueOrder::LongestPrefix | QueueOrder::FewestUncached => 0,
         };
         self.insert(class, Waiter { is_new: true, rank, number, request });
     }
@@ -56,31 +70,52 @@ impl Queue {
         self.waiters[class].insert(waiter);
     }
 
-    /// The request that is admitted next, of the classes that are `open`. `cached` returns how many tokens of a
-    /// request's prompt are cached now.
+    /// The request that is admitted next, if one is, of the classes that are `open`. `outlook` says how a
+    /// request stands now.
     pub fn first(
         &self,
         open: impl Fn(usize) -> bool,
-        mut cached: impl FnMut(usize) -> u32,
+        mut outlook: impl FnMut(usize) -> Outlook,
     ) -> Option<Waiter> {
         let open = || (0..).zip(&self.waiters).filter(|&(class, _)| open(class));
         let first = *open().filter_map(|(_, waiters)| waiters.first()).min()?;
-        let by_prefix = self.order == QueueOrder::LongestPrefix
-            && first.is_new
-            && self.len() <= QueueOrder::LOOKED_AT;
-        if !by_prefix {
+        let is_due = |(class, _): (usize, _)| self.passed[class] >= QueueOrder::PATIENCE;
+        if !self.order.looks_up() || !first.is_new || open().any(is_due) {
             return Some(first);
         }
+        let near = open().flat_map(|(_, waiters)| waiters.iter().take(QueueOrder::LOOKED_AT));
+        let mut near: Vec<&Waiter> = near.collect();
+        near.sort_unstable();
+        let ranked = near.into_iter().take(QueueOrder::LOOKED_AT).filter_map(|waiter| {
+            let of = outlook(waiter.request);
+            let rank = match self.order {
+                QueueOrder::LongestPrefix => -i64::from(of.cached),
+                _ => i64::from(of.uncached),
+            };
+            (!of.is_near).then_some((rank, waiter))
+        });
         // Of equals, the first in the order of arrival.
-        let mut all: Vec<Waiter> = open().flat_map(|(_, waiters)| waiters).copied().collect();
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        all.into_iter().max_by_key(|waiter| cached(waiter.request))
+        ranked.min_by_key(|&(rank, _)| rank).map(|(_, waiter)| *waiter)
     }
 
     pub fn remove(&mut self, waiter: &Waiter) {
+        if waiter.is_new {
+            self.note_passed(waiter);
+        }
         self.version += 1;
         let mut waiters = self.waiters.iter_mut();
         waiters.any(|waiters| waiters.remove(waiter));
+    }
+
+    /// `waiter` comes in: the first of each class that came before it is passed over.
+    fn note_passed(&mut self, waiter: &Waiter) {
+        for (waiters, passed) in self.waiters.iter().zip(&mut self.passed) {
+            match waiters.iter().find(|waits| waits.is_new) {
+                Some(first) if first == waiter => *passed = 0,
+                Some(first) if first < waiter => *passed += 1,
+                _ => {}
+            }
+        }
     }
 
     /// Who waits, in the order in which they come in; by prefix, in that of their arrival.

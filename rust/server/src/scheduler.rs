@@ -4,7 +4,9 @@
 //! memory is short, the sequence that came in last is preempted and computes again later; in a step
 //! that preempted one, no request comes in.
 
-use kvframe_core::{Error, Manager, Request};
+use kvframe_core::manager::PreemptionOrder;
+use kvframe_core::sequence::Sequence;
+use kvframe_core::{Error, Manager, Request, SeqId};
 use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
@@ -15,7 +17,7 @@ use crate::options::ServerOptions;
 use crate::present::ByRequest;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
-use crate::queue::{Queue, Waiter};
+use crate::queue::{Outlook, Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
 use crate::tiers::Tiers;
@@ -144,7 +146,7 @@ impl<'a> Scheduler<'a> {
     /// Slots for what running sequences compute now. Whether any was preempted.
     fn grow_all(&mut self, budget: &mut u32) -> Result<bool, Stopped> {
         let (mut at, mut preempted) = (0, false);
-        while at < self.running.len() {
+        'sequences: while at < self.running.len() {
             let (request, decodes) = (self.running[at].request, self.running[at].decodes());
             let class = self.class(request);
             let most = if decodes { *budget } else { self.fair.tokens(class).min(*budget) };
@@ -162,16 +164,15 @@ impl<'a> Scheduler<'a> {
                     (one.scheduled, one.drafts, one.right) = (0, 0, 0);
                     break;
                 }
-                let gone = self.preempt_last(class, at)?;
-                if at == self.running.len() {
-                    return Ok(true);
+                let (place, tokens) = self.preempt_one(class, at)?;
+                if place == at {
+                    continue 'sequences;
                 }
-                if gone == Some(at) {
-                    break;
+                if place < at {
+                    // It was to compute in this step, and those behind it moved up.
+                    *budget += tokens;
+                    at -= 1;
                 }
-            }
-            if self.running[at].request != request {
-                continue;
             }
             if !decodes {
                 self.fair.spend(class, self.running[at].scheduled);
@@ -212,12 +213,14 @@ impl<'a> Scheduler<'a> {
         Ok(grown)
     }
 
-    /// The sequence of `class` that came in last, from the place `at` on, gives its blocks up and waits again.
-    /// Returns its place.
-    fn preempt_last(&mut self, class: usize, at: usize) -> Result<Option<usize>, Stopped> {
-        let its = |one: &Running| self.class(one.request) == class;
-        let Some(place) = self.running[at..].iter().rposition(its) else { return Ok(None) };
-        let one = self.running.remove(at + place);
+    /// A sequence of `class` gives its blocks up and waits again, so that the one at `at`, of that class too, may
+    /// grow. Its place, and the tokens that it was to compute if its turn has been.
+    fn preempt_one(&mut self, class: usize, at: usize) -> Result<(usize, u32), Stopped> {
+        let place = self.first_to_preempt(class, at)?;
+        let one = self.running.remove(place);
+        if place < at && !one.decodes() {
+            self.fair.give_back(class, one.scheduled);
+        }
         self.fair.close(class);
         self.swap_out(&one)?;
         self.cache.manager.preempt(one.seq)?;
@@ -228,12 +231,27 @@ impl<'a> Scheduler<'a> {
         progress.last_token = one.last_token;
         self.records[one.request].preemptions += 1;
         self.wait_again(&one);
-        Ok(Some(at + place))
+        Ok((place, one.scheduled + one.drafts))
     }
 
     /// The class of a request, as far as classes are told apart.
     fn class(&self, request: usize) -> usize {
         self.fair.class(self.prompts.class(request))
+
+    /// The place of the sequence of `class` that is preempted next, so that the one at `at` may grow: the last, if
+    /// no other would free a block.
+    fn first_to_preempt(&self, class: usize, at: usize) -> Result<usize, Stopped> {
+        let its = |one: &Running| self.class(one.request) == class;
+        let last = at + self.running[at..].iter().rposition(its).unwrap_or(0);
+        let rule = self.options.preemption_order;
+        if rule == PreemptionOrder::LastAdmitted {
+            return Ok(last);
+        }
+        let seqs: Vec<SeqId> =
+            self.running.iter().filter(|&one| its(one)).map(|one| one.seq).collect();
+        let first = self.cache.manager.preemption_order(&seqs, rule)?.first().map(|one| one.seq);
+        let place = |seq| self.running.iter().position(|one| one.seq == seq);
+        Ok(first.and_then(place).unwrap_or(last))
     }
 
     /// A request that has given its blocks up waits again.
@@ -323,23 +341,34 @@ impl<'a> Scheduler<'a> {
     }
 
     fn first_waiter(&mut self) -> Result<Option<Waiter>, Stopped> {
-        let Self { queue, fair, prompts, progress, cache, asked, .. } = self;
+        let Self { queue, fair, prompts, progress, cache, asked, running, block_size, .. } = self;
         let mut failed = None;
-        let first = queue.first(
-            |class| fair.is_open(class),
-            |i| {
-                let looked = prompts
-                    .ask(i, &mut progress[i], cache.manager, asked)
-                    .and_then(|()| cache.manager.lookup_request(&*asked));
-                looked.map_or_else(
-                    |error| {
-                        failed = Some(error);
-                        0
-                    },
-                    |hit| hit.tokens,
-                )
-            },
-        );
+        let prefilling: Vec<&Running> =
+            running.iter().filter(|one| one.computed < one.prompt).collect();
+        let outlook = |i: usize| {
+            let target = prompts.prompt(i) + progress[i].sampled;
+            let looked = prompts
+                .ask(i, &mut progress[i], cache.manager, asked)
+                .and_then(|()| cache.manager.lookup_request(&*asked));
+            let cached = looked.map_or_else(
+                |error| {
+                    failed = Some(error);
+                    0
+                },
+                |hit| hit.tokens,
+            );
+            let place = (cached / *block_size) as usize;
+            let wanted = asked.keys.get(place);
+            // Its last known token is always computed: a block that holds it is not waited for.
+            let is_near = cached + *block_size < target
+                && prefilling.iter().any(|one| {
+                    let keys = |of: &'_ Sequence| of.keys.get(place).copied();
+                    let has = cache.manager.sequence(one.seq).ok().and_then(keys);
+                    cached + *block_size <= one.prompt && has.as_ref() == wanted
+                });
+            Outlook { cached, uncached: target - cached, is_near }
+        };
+        let first = queue.first(|class| fair.is_open(class), outlook);
         failed.map_or(Ok(first), |error| Err(error.into()))
     }
 

@@ -26,6 +26,8 @@ DRAIN = 0.1
 while requests wait, was saturated."""
 
 
+LAST_ADMITTED = "last-admitted"
+"""Which sequence is preempted where none is asked for."""
 PREEMPTIONS = ("recompute", "swap", "auto")
 """What becomes of a preempted sequence where there is a host tier."""
 
@@ -79,6 +81,7 @@ class Server:
     configured: Configured | None = None
     feed: Feed = AT_ONCE
     preemption: str = PREEMPTIONS[0]
+    preemption_order: str = LAST_ADMITTED
     join: bool = False
     tell_next_use: bool = False
     speculation: Speculation | None = None
@@ -234,6 +237,7 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "closed_loop": server.closed_loop,
         "cache_generated": server.cache_generated,
         "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
+        "preemption_order": server.preemption_order,
         "join": server.join,
         "tell_next_use": server.tell_next_use,
         "speculation": server.speculation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 
@@ -18,7 +18,14 @@ from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
 from kvframe.bench.server.cards import CARDS, Card, parse_card
-from kvframe.bench.server.cells import PREEMPTIONS, Server, ServerPlan, Simulated, simulate
+from kvframe.bench.server.cells import (
+    LAST_ADMITTED,
+    PREEMPTIONS,
+    Server,
+    ServerPlan,
+    Simulated,
+    simulate,
+)
 from kvframe.bench.server.fleet import (
     ALONE,
     Fleet,
@@ -41,6 +48,7 @@ from kvframe.bench.server.verdict import FACTORS
 from kvframe.bench.traces import ReadOptions, Source, read
 from kvframe.config.sizes import rounded
 from kvframe.errors import ConfigError
+from kvframe.pressure import PreemptionRule
 from kvframe.registry import Registry
 from kvframe.spelling import did_you_mean
 
@@ -49,7 +57,8 @@ POLICIES = ("lru", "foresight", "opt")
 PREFETCH = 8
 """Requests at the front of the queue whose pages are brought to host memory while they wait."""
 FORMATS = ("table", "json", "csv")
-ORDERS = ("fcfs", "priority", "shortest", "longest-prefix")
+ORDERS = ("fcfs", "priority", "shortest", "longest-prefix", "fewest-uncached")
+PREEMPTION_ORDERS = get_args(PreemptionRule)
 CARD = "h200"
 """Whose data sheet gives step times where no card is named."""
 CAPACITIES = ("2000",)
@@ -81,6 +90,7 @@ class ServerRequest:
     closed_loop: bool = False
     cache_generated: bool = True
     preemption: str = PREEMPTIONS[0]
+    preemption_order: str = LAST_ADMITTED
     join: bool = False
     tell_next_use: bool = False
     replicas: Sequence[str] = ("1",)
@@ -301,6 +311,10 @@ def _server(
         for option, is_asked in (
             ("--closed-loop", request.closed_loop),
             (f"--order {order}", order != "fcfs"),
+            (
+                f"--preemption-order {request.preemption_order}",
+                request.preemption_order != LAST_ADMITTED,
+            ),
             ("--join", request.join),
             ("--class-share", request.class_share is not None),
         )
@@ -330,6 +344,9 @@ def _server(
         closed_loop=request.closed_loop,
         cache_generated=request.cache_generated,
         preemption=one_of([request.preemption], "--preemption", PREEMPTIONS)[0],
+        preemption_order=one_of(
+            [request.preemption_order], "--preemption-order", PREEMPTION_ORDERS
+        )[0],
         join=request.join,
         tell_next_use=request.tell_next_use,
         token_bytes=shape.token_bytes,

@@ -26,6 +26,8 @@ pub struct Layout {
     mixed: bool,
     /// Bit `g`: group `g` attends to another input.
     cross: u32,
+    /// Whether some group attends to all tokens.
+    attends_to_all: bool,
 }
 
 pub(super) fn gcd(a: u64, b: u64) -> u64 {
@@ -93,6 +95,7 @@ impl Layout {
             lagging,
             mixed: reaches.iter().any(|r| own(r) && r.span != reaches[first].span),
             cross,
+            attends_to_all: groups.iter().any(|g| g.kind == GroupKind::Full),
             groups: reaches,
         };
         for group in 0..groups.len() {
@@ -171,6 +174,12 @@ impl Layout {
         self.gives_up
     }
 
+    /// Whether some group attends to all tokens, so that it knows how much of a prompt was seen before.
+    #[inline]
+    pub fn attends_to_all(&self) -> bool {
+        self.attends_to_all
+    }
+
     /// Whether blocks of different groups span different numbers of tokens.
     #[inline]
     pub fn is_mixed(&self) -> bool {
@@ -221,12 +230,14 @@ impl Layout {
         self.dense >> group & 1 == 1 || self.serves_some(group, block, prompt)
     }
 
-    /// Whether `block` of `group` serves only hits that end before the end of a prompt of `prompt`
-    /// tokens. False if some group says by its `interval` which boundaries stay findable.
-    pub fn is_inner(&self, group: usize, block: usize, prompt: u32) -> bool {
+    /// Whether `block` of `group` serves only hits that end within a prompt of `prompt` tokens, and not where it
+    /// parts from others, after `branch` tokens. False if some group says by its `interval` which boundaries stay
+    /// findable.
+    pub fn is_inner(&self, group: usize, block: usize, prompt: u32, branch: u32) -> bool {
         self.every_boundary
             && !self.groups[group].kind.keeps_all()
             && !self.serves_end(group, block, prompt)
+            && !self.serves(group, block, branch.into())
     }
 
     fn serves_some(&self, group: usize, block: usize, prompt: u32) -> bool {

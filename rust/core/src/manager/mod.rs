@@ -55,6 +55,7 @@ use crate::locks::Locks;
 use crate::options::Options;
 use crate::policy::Eviction;
 use crate::pool::{BlockId, Pool};
+use crate::retention::InnerBlocks;
 use crate::sequence::{SeqId, Sequence, Sequences};
 use crate::stats::{Observer, Stats};
 use crate::store::Store;
@@ -74,6 +75,8 @@ pub struct Manager {
     /// What is in flight.
     transfers: Transfers,
     locks: Locks,
+    /// What becomes of the blocks that windows and states leave behind within prompts.
+    inner: InnerBlocks,
     observer: Observer,
     /// Steps checked: the number of the last one.
     checked: u64,
@@ -118,6 +121,7 @@ impl Manager {
             sequences: Sequences::default(),
             transfers: Transfers::default(),
             locks: Locks::default(),
+            inner: InnerBlocks::default(),
             observer: Observer::new(options.observe.statistics),
             checked: 0,
             capacity: Capacity::default(),

@@ -7,11 +7,13 @@
 //! whatever their priorities are.
 
 mod hint;
+mod inner;
 mod sessions;
 mod state;
 mod term;
 
 pub use hint::{Hint, HintResult, HintStatus};
+pub use inner::InnerBlocks;
 pub use sessions::Sessions;
 pub use state::RetentionState;
 pub use term::{Decay, Keep, Retention, TokenRange};

@@ -8,5 +8,6 @@ mod dice;
 mod gone;
 mod helpers;
 mod hits;
+mod kept;
 mod peaks;
 mod shared;

@@ -6,6 +6,7 @@ pub mod stack;
 
 use std::fmt::Write as _;
 
+use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
 use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions, Speculation};
 use proptest::prelude::*;
@@ -46,7 +47,18 @@ pub struct Server {
 }
 
 pub fn servers() -> impl Strategy<Value = Server> {
-    let orders = [QueueOrder::Fcfs, QueueOrder::Shortest, QueueOrder::LongestPrefix];
+    let orders = [
+        QueueOrder::Fcfs,
+        QueueOrder::Shortest,
+        QueueOrder::LongestPrefix,
+        QueueOrder::FewestUncached,
+    ];
+    let victims = [
+        PreemptionOrder::LastAdmitted,
+        PreemptionOrder::FewestComputed,
+        PreemptionOrder::LongestFirst,
+        PreemptionOrder::MostFreed,
+    ];
     let policies: Vec<&str> = NAMES.to_vec();
     let sizes = (4u32..40, 1u32..6, 1u32..40);
     let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
@@ -57,8 +69,10 @@ pub fn servers() -> impl Strategy<Value = Server> {
         0.3,
         drafted.prop_map(|(drafts, accepted, cost)| Speculation { drafts, accepted, cost }),
     );
-    let chosen = (prop::sample::select(policies), prop::sample::select(orders.to_vec()));
-    (chosen, sizes, ways, drafts).prop_map(|((policy, order), sizes, ways, speculation)| {
+    let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
+    let chosen = (prop::sample::select(policies), orders);
+    (chosen, sizes, ways, drafts).prop_map(|((policy, orders), sizes, ways, speculation)| {
+        let (order, preemption_order) = orders;
         let (closed_loop, generated, join, preemption, load) = ways;
         let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
         let options = ServerOptions {
@@ -69,6 +83,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
             closed_loop,
             cache_generated: generated,
             preemption,
+            preemption_order,
             join,
             speculation,
             ..ServerOptions::default()

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use crate::hash::Key;
 use crate::index::{Changes, Index};
 use crate::manager::Manager;
-use crate::manager::allocate::lookup::PrefixQuery;
+use crate::manager::allocate::lookup::{Found, PrefixQuery};
 use crate::pool::{BlockId, State};
 use crate::request::Attempt;
 
@@ -76,7 +76,7 @@ impl Manager {
         &self,
         wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
-    ) -> Option<(usize, u32)> {
+    ) -> Option<Found> {
         let last = wanted.keys.last()?;
         let (answer, _) = self.answers.as_ref()?.known.get(last)?;
         let limit = wanted.limit.min(answer.most.map_or(usize::MAX, |most| most as usize));
@@ -89,7 +89,7 @@ impl Manager {
         if self.store.has_copies() {
             self.follow_chain(found);
         }
-        Some((count, 0))
+        Some(Found { units: count, attended: count, collisions: 0 })
     }
 
     /// Fills `found` with the blocks at the front of `acquired` that hold what is wanted.

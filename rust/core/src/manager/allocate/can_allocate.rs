@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::manager::Manager;
-use crate::manager::allocate::lookup::{Hit, PrefixQuery};
+use crate::manager::allocate::lookup::{Found, Hit, PrefixQuery};
 use crate::pool::BlockId;
 use crate::request::Attempt;
 
@@ -74,10 +74,10 @@ impl Manager {
         }
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = PrefixQuery { keys: &keys, tokens, root, mm_items, limit };
-        let (count, collisions) = self.find_prefix(wanted, &mut blocks);
+        let Found { units, collisions, .. } = self.find_prefix(wanted, &mut blocks);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut blocks);
         }
-        found(wanted, count as u32, collisions, blocks)
+        found(wanted, units as u32, collisions, blocks)
     }
 }

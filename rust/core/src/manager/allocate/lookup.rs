@@ -21,6 +21,17 @@ pub struct Hit {
     pub attached: Option<u64>,
 }
 
+/// How much of a prompt is there, in units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::manager) struct Found {
+    /// What every group can serve.
+    pub units: usize,
+    /// What groups of full attention could serve: more, where a window or a state is missing.
+    pub attended: usize,
+    /// Keys that matched while the tokens did not.
+    pub collisions: u32,
+}
+
 /// What is looked up: keys, and the tokens they came from where those are known.
 #[derive(Clone, Copy)]
 pub(in crate::manager) struct PrefixQuery<'a> {
@@ -61,8 +72,8 @@ impl Manager {
         let (root, limit) = (self.hasher.root(space), self.hit_limit(tokens.len() as u32));
         let mut blocks = vec![Vec::new(); self.options.groups.len()];
         let wanted = PrefixQuery { keys, tokens, root, mm_items, limit };
-        let (count, collisions) = self.find_prefix(wanted, &mut blocks);
-        let mut tokens_found = count as u32 * self.block_size();
+        let Found { units, collisions, .. } = self.find_prefix(wanted, &mut blocks);
+        let mut tokens_found = units as u32 * self.block_size();
         if self.options.partial_hits {
             let most = self.less_the_last(tokens.len() as u32);
             if let Some(tail) = self.find_tail(wanted, most, &mut blocks) {
@@ -135,13 +146,12 @@ impl Manager {
         self.store.find_key(self.key_of(wanted.keys, group, i), self.proof(wanted, group, i))
     }
 
-    /// Fills `blocks` with the longest prefix that every group can serve (rule 11); returns its
-    /// length in units, and collisions met.
+    /// Fills `blocks` with the longest prefix that every group can serve (rule 11).
     pub(in crate::manager) fn find_prefix(
         &self,
         wanted: PrefixQuery<'_>,
         blocks: &mut [Vec<BlockId>],
-    ) -> (usize, u32) {
+    ) -> Found {
         if self.answers.is_some()
             && let Some(found) = self.find_answered(wanted, blocks)
         {
@@ -151,13 +161,10 @@ impl Manager {
     }
 
     /// [`Self::find_prefix`] by the core's own index, whatever a matcher outside answered.
-    pub(super) fn find_own(
-        &self,
-        wanted: PrefixQuery<'_>,
-        blocks: &mut [Vec<BlockId>],
-    ) -> (usize, u32) {
+    pub(super) fn find_own(&self, wanted: PrefixQuery<'_>, blocks: &mut [Vec<BlockId>]) -> Found {
         if let Some(radix) = self.store.index().radix() {
-            return (self.find_path(radix, wanted, blocks), 0);
+            let units = self.find_path(radix, wanted, blocks);
+            return Found { units, attended: units, collisions: 0 };
         }
         let unit = self.layout.unit() as usize;
         let whole = |count: usize| count - count % unit;
@@ -172,9 +179,11 @@ impl Manager {
                 count = whole(found.len() * units);
             }
         }
+        let attended = count;
         if self.layout.gives_up() {
             count = self.find_ends(wanted, count, blocks);
         }
+        let attended = if self.layout.attends_to_all() { attended } else { count };
         for (reach, found) in self.layout.groups().iter().zip(blocks) {
             if reach.kind == GroupKind::Full {
                 found.truncate(count / reach.units as usize);
@@ -183,7 +192,7 @@ impl Manager {
                 }
             }
         }
-        (count, collisions)
+        Found { units: count, attended, collisions }
     }
 
     /// As [`Self::find_own`], for an index of tokens.

@@ -11,7 +11,7 @@ mod rematch;
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::manager::Manager;
-use crate::manager::allocate::lookup::PrefixQuery;
+use crate::manager::allocate::lookup::{Found, PrefixQuery};
 use crate::manager::allocate::needs::BlockNeeds;
 use crate::manager::commit::tails::Tail;
 use crate::policy::{Access, NEVER};
@@ -55,6 +55,8 @@ pub(super) struct Start {
     pub(super) rows: u32,
     /// Of those, units that are findable.
     pub(super) good: u32,
+    /// Units that groups of full attention could serve.
+    pub(super) attended: u32,
     /// Who computes the others.
     pub(super) filler: Option<SeqId>,
     /// Or else the load that brings them.
@@ -95,11 +97,12 @@ impl Manager {
         };
         let limit = if request.read_cache { self.hit_limit(known) } else { 0 };
         let wanted = PrefixQuery { keys, tokens: &request.tokens, root, mm_items, limit };
-        let (found, collisions) = self.find_prefix(wanted, &mut hits);
+        let Found { units, attended, collisions } = self.find_prefix(wanted, &mut hits);
         if self.layout.has_cross() {
             self.find_cross(request, root, &mut hits);
         }
-        let start = self.find_start(request, wanted, known, found as u32, &mut hits);
+        let mut start = self.find_start(request, wanted, known, units as u32, &mut hits);
+        start.attended = attended as u32;
         let tail = start.tail.as_ref().map_or(&[][..], |tail| &tail.blocks);
         let wants = hits.iter().flatten().chain(tail).copied().filter(|&b| b != NIL);
         self.store.unpick(wants.clone());
@@ -219,6 +222,11 @@ impl Manager {
             self.store.count_uses();
         }
         self.store.begin_session(request.meta.session);
+        if self.layout.gives_up() && request.read_cache {
+            let (size, slots) = (self.block_size(), self.pool().usable());
+            let slots = u64::from(slots) * u64::from(size);
+            self.inner.note(start.attended * size, start.good * size, known, slots);
+        }
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);
         let &BlockNeeds { until, external, .. } = counted;
@@ -247,6 +255,7 @@ impl Manager {
         sequence.committed = cached;
         sequence.cached = cached;
         sequence.published = start.good;
+        sequence.branch = start.attended * size;
         sequence.private = !insert || cut;
         sequence.encoder_published = encoder_cached;
         (sequence.allocated, sequence.used) = (admitted, admitted);

@@ -91,7 +91,7 @@ impl Manager {
             mm_items: &sequence.mm_items,
             limit: self.hit_limit(filled),
         };
-        let found = self.find_prefix(wanted, hits).0 as u32;
+        let found = self.find_prefix(wanted, hits).units as u32;
         self.scratch.keys = keys;
         Ok(found)
     }

@@ -56,7 +56,7 @@ impl Manager {
         let mut wanted = PrefixQuery { keys: &keys, tokens, root, mm_items, limit };
         let mut find = |limit| {
             wanted.limit = limit;
-            let (found, _) = self.find_prefix(wanted, &mut hits);
+            let found = self.find_prefix(wanted, &mut hits).units;
             let path: Vec<BlockId> = hits.iter().flatten().copied().filter(|&b| b != NIL).collect();
             (found, path)
         };
