@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvframe import CapacityError, KVCacheManager, UsageError
+from kvframe import CapacityError, GroupConfig, KVCacheManager, UsageError
 
 from .helpers import manager
 
@@ -43,6 +43,19 @@ def test_errors_name_what_is_on_its_way() -> None:
             call()
     kv.step(passed=1)
     kv.sleep()
+
+
+@pytest.mark.scenario("F9")
+@pytest.mark.parametrize("fence", [None, 1])
+def test_what_was_behind_a_fence_goes_the_last_group_first(fence: int | None) -> None:
+    kv = manager(8, groups=[GroupConfig(name="a"), GroupConfig(name="b")])
+    seq = kv.allocate([1] * 8).seq
+    kv.commit(seq, 8)
+    first, last = (kv.block_table(seq, group)[::-1].tolist() for group in range(2))
+    kv.release(seq, fence=fence)
+    kv.step(passed=1)
+    order = kv.inspect.eviction_order().tolist()
+    assert order == (first + last if fence is None else last + first)
 
 
 @pytest.mark.scenario("F12")

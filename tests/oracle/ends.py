@@ -39,7 +39,8 @@ class Ends(Publishing):
         """Slots go; what is known stays known."""
         self.leave_joiners(s, min(length, s.slots) // self.size)
         rows = self.rows(length, 0 if ends else s.ask.encoder_tokens)
-        for group, (table, keep) in enumerate(zip(s.tables, rows, strict=True)):
+        cuts = list(enumerate(zip(s.tables, rows, strict=True)))
+        for group, (table, keep) in cuts if self.fence is None else cuts[::-1]:
             self.leave(s, group, keep)
             del table[keep:]
         s.slots = min(s.slots, length)

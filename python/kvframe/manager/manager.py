@@ -382,7 +382,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         Args:
             seq: The sequence.
             fence: Number of the last step in flight that may touch its blocks; they wait until
-                that step has passed (`step`).
+                that step has passed (`step`). Of several layer groups the last is then first in
+                line to be evicted, as in vLLM; without a fence it is the first.
         """
         self._core.release(seq, fence)
 

@@ -56,9 +56,7 @@ MANAGER = """
 
 Written by `python -m kvframe_vllm.replay.manager` on {date}, vLLM {vllm}: the same scenarios. Hits,
 steps and KV events are equal, and block tables but for which of several *empty* blocks is taken
-first. *Copy* counts the blocks *found* again that are another copy than stock's. Where blocks of
-several groups are freed late, vLLM frees the last group first and elsewhere the first; kvframe
-frees the first one always, so that other blocks of a request go first, and events differ.
+first. *Copy* counts the blocks *found* again that are another copy than stock's.
 
 | scenario | blocks | requests | steps | resumed | aborts | resets | events | equal | found | copy |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -197,8 +195,7 @@ def page(rows: dict[str, Any]) -> str:
         for name, row in record["scenarios"].items():
             cells = [name, row["blocks"], *(row[column] for column in counts)]
             copies = row["found blocks"], row["of those another copy"]
-            equal = "but for events" if row["differ"] == ["events"] else told(row["equal"])
-            text += line([*cells, equal, *copies])
+            text += line([*cells, told(row["equal"]), *copies])
     if serial := read("serial"):
         text += SERIAL
     for row in serial:

@@ -57,6 +57,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
         self.kv = kvframe.KVCacheManager(resolved)
         self.block_pool = Pool(self)
         self.held: dict[str, Held] = {}
+        self._late = 0
         self._groups = len(stock.coordinator.single_type_managers)
         self._asked: dict[str, Asked] = {}
         self._events = Events(self) if stock.enable_kv_cache_events else None
@@ -354,7 +355,10 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
     def let_go(self, held: Held, blocks: list[Any]) -> None:
         """A request that ended before has been written for the last time."""
         try:
-            self.kv.release(held.seq)
+            self._late += 1
+            # Behind a fence kvframe takes groups in the order in which vLLM frees late.
+            self.kv.release(held.seq, fence=self._late)
+            self.kv.step(passed=self._late)
         except Exception as error:
             self._give_up(error).block_pool.free_blocks(blocks)
 

@@ -7,7 +7,7 @@ use crate::sequence::{SeqId, Sequence};
 impl Manager {
     /// Ends `seq` as `release` does, but its blocks stay as they are until `fence` has passed:
     /// findable blocks stay findable, and no other sequence writes into them. They are released at
-    /// once if the fence has passed.
+    /// once if the fence has passed, and the last group's first if it had not.
     ///
     /// # Errors
     /// Unknown handles.

@@ -173,9 +173,11 @@ impl Manager {
     }
 
     /// Shortens every table of `seq` to `len` tokens, or to nothing, dropping the blocks tail first, or
-    /// behind the fence that is up.
+    /// behind the fence that is up: then the last group first, as vLLM does with what it frees late.
     fn cut_tables(&mut self, seq: SeqId, len: Option<u32>) -> Result<()> {
-        for group in 0..self.layout.groups().len() {
+        let (groups, waits) = (self.layout.groups().len(), self.transfers.fences().is_up());
+        for at in 0..groups {
+            let group = if waits { groups - 1 - at } else { at };
             let sequence = self.sequences.get_mut(seq)?;
             let keep = |len| self.layout.table_len(group, len, sequence.encoder_tokens);
             let keep = len.map_or(0, keep);
