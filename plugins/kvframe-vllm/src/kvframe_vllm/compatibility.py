@@ -72,13 +72,16 @@ the blocks that each request hits, and how many are evicted.
 | vLLM | date | N | requests | hit tokens | evictions | equal, block for block |
 | --- | --- | --- | --- | --- | --- | --- |
 """
+WHOLE = "python -m kvframe_vllm.replay --policies all --faces pool,manager"
 EVICTION = """
 ## Every policy
 
-Written by `{command}` on {date}, vLLM {vllm}: share of prompt tokens that were cached when the
-request was first scheduled, in pools of {sizes} blocks, with the policy in vLLM's pool and with
-kvframe's whole manager. After every step the worker's tables, the blocks' contents and owners were
-{checked}. *Stock* stands where every request had the very blocks that stock gave it.
+Written by `{command}`,
+last on {date}, vLLM {vllm}: share of prompt tokens that were cached when the request was first
+scheduled, in pools of {sizes} blocks, with the policy in vLLM's pool and with kvframe's whole
+manager. A run of fewer policies replaces their rows. After every step the worker's tables, the
+blocks' contents and owners were {checked}. *Stock* stands where every
+request had the very blocks that stock gave it.
 
 | policy | {heads} |
 | --- |{rules}
@@ -228,7 +231,7 @@ def rates(record: dict[str, Any]) -> str:
     heads = " | ".join(f"{face}, {size}" for face, size in columns)
     every = all(cell.get("checked") for cell in cells)
     text = EVICTION.format(
-        command=record["command"],
+        command=f"{WHOLE} --blocks {','.join(map(str, sizes))}{' --check' * every}",
         date=record["date"],
         vllm=record["versions"]["vllm"],
         sizes=", ".join(map(str, sizes)),
