@@ -237,6 +237,7 @@ impl<'a> Scheduler<'a> {
     /// The class of a request, as far as classes are told apart.
     fn class(&self, request: usize) -> usize {
         self.fair.class(self.prompts.class(request))
+    }
 
     /// The place of the sequence of `class` that is preempted next, so that the one at `at` may grow: the last, if
     /// no other would free a block.

@@ -202,14 +202,14 @@ impl Eviction for PerTenant {
         share.policy().next(share.view()).map(|own| share.block(own))
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let orders = self.shares.iter().map(|share| {
-            let order = share.policy().order(share.view());
+            let order = share.policy().order(share.view(), most);
             order.into_iter().map(|own| share.block(own)).collect::<Vec<_>>()
         });
         let mut orders: Vec<_> = orders.map(Vec::into_iter).collect();
         let losers = view.pool.ledger().map(Ledger::losers).unwrap_or_default();
-        losers.into_iter().filter_map(|at| orders[at as usize].next()).collect()
+        losers.into_iter().filter_map(|at| orders[at as usize].next()).take(most).collect()
     }
 
     fn refuses(&self, next_use: u32, victim: BlockId) -> bool {

@@ -164,13 +164,14 @@ impl<P: Weighed> Eviction for Sampled<P> {
         self.rest().map(|rest| rest.next).or_else(|| self.leaves.lowest().first().copied())
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let mut rest = self.clone();
         std::iter::from_fn(|| {
             let block = rest.victim(view)?;
             rest.leaves.take(block);
             Some(block)
         })
+        .take(most)
         .collect()
     }
 

@@ -199,13 +199,14 @@ impl Eviction for AsymCache {
         self.least(view.now)
     }
 
-    fn order(&self, view: View<'_>) -> Vec<BlockId> {
+    fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         let mut rest = self.clone();
         std::iter::from_fn(|| {
             let block = rest.victim(view)?;
             rest.take_out(block);
             Some(block)
         })
+        .take(most)
         .collect()
     }
 
