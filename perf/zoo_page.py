@@ -117,9 +117,9 @@ def told_costs(rows: Sequence[Row], objective: str) -> list[Row]:
 def objectives(rows: Mapping[str, Sequence[Row]]) -> str:
     """Means over the capacities, ranked by each objective; the order is that of compute saved."""
     means: dict[str, dict[str, float]] = {}
-    for objective, of in rows.items():
+    for objective, measured in rows.items():
         found: dict[str, list[float]] = defaultdict(list)
-        for row in of:
+        for row in measured:
             found[row["policy"]].append(row[objective])
         means[objective] = {policy: sum(some) / len(some) for policy, some in found.items()}
     ranks = {objective: ranked(of) for objective, of in means.items()}

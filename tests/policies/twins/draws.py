@@ -60,7 +60,7 @@ class RandomCompute(Work):
         self.node: tuple[Block | None, tuple[int, int], int] = (None, (0, 0), 0)
 
     def weight(self, block: Block) -> float:
-        return self.cost(block) / max(self.time - block["at"], 1)
+        return self.cost(block) / float(max(self.time - block["at"], 1))
 
     def put(self, block: Block) -> None:
         block["listed"] = block.band
@@ -154,8 +154,9 @@ class AsymCache(Twin):
         alpha = -self.length / math.log(0.5)
         beta, start = alpha / 40, self.length * (1 - 1 / 40)
         cost = math.log(1 + block.depth / self.options["attention_blocks"])
-        near = cost + block["last"] / alpha - self.now / alpha
-        return min(near, cost + (block["last"] + start) / beta - self.now / beta)
+        last = float(block["last"])
+        near = cost + last / alpha - self.now / alpha
+        return min(near, cost + (last + start) / beta - self.now / beta)
 
     def victim(self, leaves: list[Block]) -> Block:
         if not self.length:
