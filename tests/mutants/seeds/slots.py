@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "length-without-places",
         "manager/allocate/lookup.rs",
-        "        let mut tokens_found = count as u32 * self.block_size();\n",
-        "        let mut tokens_found = (count as u32 + 1) * self.block_size();\n",
+        "        let mut tokens_found = units as u32 * self.block_size();\n",
+        "        let mut tokens_found = (units as u32 + 1) * self.block_size();\n",
         "a lookup tells of tokens that are nowhere",
         ("SA-B10",),
     ),
