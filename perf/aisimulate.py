@@ -4,7 +4,8 @@ First the managers: one request after the other, answers of one token; the reuse
 equal under lru and under the optimum. Where they are not, once more with prompts that fill their
 last block one token shorter. Then the servers, both with AISimulate's step times (ours from a table
 that `examples/step_times/from_aisimulate.py` fills), at several loads: reuse, TTFT and throughput
-side by side, requests a second of processor time of each, and memory. Each side is a process of its own.
+side by side, requests a second of each one's processor time, and memory. Each side is a process of
+its own.
 """
 
 from __future__ import annotations
