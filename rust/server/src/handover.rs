@@ -87,12 +87,7 @@ impl Scheduler<'_> {
 
     /// A request that was computed elsewhere has blocks: what the pool lacks of its prompt comes over the link.
     /// Returns its sequence if nothing does.
-    pub fn receive(
-        &mut self,
-        mut one: Running,
-        given: &Allocation,
-        now: f64,
-    ) -> Result<Option<Running>, Stopped> {
+    pub fn receive(&mut self, mut one: Running, given: &Allocation, now: f64) -> Option<Running> {
         let size = self.block_size;
         let progress = &mut self.progress[one.request];
         progress.is_handed = false;
@@ -100,14 +95,14 @@ impl Scheduler<'_> {
         let missing = tokens.saturating_sub(given.cached_tokens);
         let Some(handover) = self.handover.as_mut().filter(|_| missing > 0) else {
             one.computed = tokens;
-            return Ok(Some(one));
+            return Some(one);
         };
         handover.tokens += u64::from(missing);
         let end = handover.link.carry(Way::Read, now, f64::from(missing) * handover.token_bytes);
         let load = given.load.map(|ticket| (ticket, given.external_tokens / size));
         handover.coming.push(Coming { end, seq: given.seq, load, tokens });
         self.loading.push(Loading::new(one, None, 0));
-        Ok(None)
+        None
     }
 
     /// What has come by `now` is there.

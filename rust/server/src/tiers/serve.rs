@@ -75,7 +75,7 @@ impl Scheduler<'_> {
         now: f64,
     ) -> Result<Option<Running>, Stopped> {
         if self.progress[one.request].is_handed {
-            return self.receive(one, given, now);
+            return Ok(self.receive(one, given, now));
         }
         let mut landed = Some(Landed::default());
         if let Some(tiers) = &mut self.tiers {
