@@ -352,7 +352,7 @@ class Origin(NamedTuple):
         cache_salt: Its salt, without what a prefix matcher adds to it.
         lora_name: Its adapter; empty if it has none.
         session: Its session's number; 0 if it has none.
-        tenant: Whose it is; empty if nobody said.
+        tenant: Whose it is; empty if the request did not say.
     """
 
     cache_salt: str

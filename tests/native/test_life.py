@@ -262,7 +262,13 @@ def test_columns_are_those_of_the_batched_way() -> None:
     run(manager(lambda: of({"score": score}, wants=COLUMNS), 12, SIZE))
     run(manager(Reads, 12, SIZE, way="batched"))
     assert len(native) == len(batched) > 5
-    assert set(BATCHED) - set(COLUMNS) == {"key", "last_use_time", "inserted_time", "copies"}
+    assert set(BATCHED) - set(COLUMNS) == {
+        "key",
+        "last_use_time",
+        "inserted_time",
+        "copies",
+        "tenant",
+    }
     for one, two in zip(native, batched, strict=True):
         one["parent"] = [-1 if place == NONE else place for place in one["parent"]]
         assert one == two

@@ -19,8 +19,8 @@ class TierErasure(NamedTuple):
     Attributes:
         tier: The tier's name.
         pages: Pages that left it.
-        waiting: Pages, of whomever, that have left it and whose removal its store has not confirmed
-            yet; `Tiers.poll` carries removals out, and tries again what failed.
+        waiting: Pages, other tenants' among them, that have left it and whose removal its store has
+            not confirmed yet; `Tiers.poll` carries removals out, and tries again what failed.
         shared: Whether others write to its store. What they wrote there stays, and what this engine
             wrote they may still have; this engine finds none of it any more.
     """

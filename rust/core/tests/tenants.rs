@@ -3,7 +3,7 @@
 //! `TENANT_REQUESTS=1000000 cargo test --release -p kvframe-core --test tenants -- --nocapture whatever` does as
 //! many requests of others, under every policy, and prints what it counted.
 
-use kvframe_core::manager::AllocStatus;
+use kvframe_core::manager::{AllocStatus, PreemptionOrder};
 use kvframe_core::policy::{
     self, Consult, Eviction, External, PolicyOptions, Subscriptions, admission,
 };
@@ -373,6 +373,25 @@ fn beyond_floors_the_tenant_furthest_above_its_own_loses() {
     fill(&mut m, b"c", 100, 2);
     assert_eq!(used(&m), [4, 3, 5]);
     m.check_integrity().unwrap();
+}
+
+#[test]
+fn who_is_within_its_floor_is_preempted_last() {
+    let mut m = manager(&options(12, vec![tenant(A, 0, None), tenant(B, 4, None)]), "lru");
+    let mut run = |name: &[u8], from: u32, blocks: u32| {
+        let tokens = (from..from + 4 * blocks).collect();
+        let request = Request { tokens, tenant: name.to_vec(), ..Request::default() };
+        m.allocate(&request).unwrap().seq
+    };
+    let seqs = [run(A, 0, 2), run(A, 100, 2), run(B, 200, 2), run(B, 300, 2)];
+    let last = PreemptionOrder::LastAdmitted;
+    let order = m.preemption_order(&seqs, last).unwrap();
+    let order: Vec<_> = order.iter().map(|candidate| candidate.seq).collect();
+    assert_eq!(order, [seqs[1], seqs[0], seqs[3], seqs[2]]);
+    // Above its floor it is as all others.
+    m.append(seqs[3], &[1]).unwrap();
+    let order = m.preemption_order(&seqs, last).unwrap();
+    assert_eq!(order[0].seq, seqs[3]);
 }
 
 #[test]

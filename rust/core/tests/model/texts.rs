@@ -9,9 +9,11 @@ use kvframe_core::sequence::Meta;
 
 use super::dice::{Dice, mix};
 
+type Names = (&'static [u8], &'static [u8], &'static [u8], &'static [u8]);
+
 /// Namespaces: tenant, salt, adapter, other input. Those of one letter must not be taken for each other, nor
 /// the two of three.
-pub const SPACES: &[(&[u8], &[u8], &[u8], &[u8])] = &[
+pub const SPACES: &[Names] = &[
     (b"", b"", b"", b""),
     (b"", b"x", b"", b""),
     (b"", b"", b"x", b""),

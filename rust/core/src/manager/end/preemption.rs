@@ -11,7 +11,8 @@ use crate::pool::{BlockId, NIL};
 use crate::sequence::{SeqId, Sequence};
 
 /// Which running sequence is preempted first. Among equals it is the one allocated last; where
-/// recency counts, the one allocated first.
+/// recency counts, the one allocated first. Sequences of a tenant that owns no more than its floor come after
+/// all others, but in the order of what is freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreemptionOrder {
     /// The one with the fewest tokens to compute again.
@@ -241,10 +242,17 @@ impl Manager {
                 });
             }
             let candidate = PreemptionCandidate { seq, frees: 0, computed: sequence.committed };
-            order.push((candidate, self.rank(sequence, rule)));
+            // Whose tenant has no more than its floor comes last: others have room without it.
+            order.push((candidate, (self.is_within_floor(sequence), self.rank(sequence, rule))));
         }
         order.sort_by_key(|&(_, rank)| rank);
         Ok(order.into_iter().map(|(candidate, ..)| candidate).collect())
+    }
+
+    /// Whether the tenant of `sequence` owns no more than its floor.
+    fn is_within_floor(&self, sequence: &Sequence) -> bool {
+        let account = self.store.accounts().get(usize::from(sequence.meta.tenant));
+        account.is_some_and(|account| account.owned() <= account.floor)
     }
 
     /// The rank of a sequence; the lowest is preempted first.

@@ -100,7 +100,7 @@ impl Manager {
         self.pin_cap().saturating_sub(self.locks.blocks())
     }
 
-    /// All blocks where tenants are not told apart: then a pin takes none from anybody.
+    /// All blocks where tenants are not told apart: then a pin takes none from another tenant.
     fn all_if_alone(&self) -> u32 {
         if self.store.accounts().is_empty() { u32::MAX } else { 0 }
     }
