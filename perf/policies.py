@@ -332,8 +332,10 @@ def main() -> int:
     least = floor(256)
     capacities = asked.capacity or ([1_000] if asked.quick else [2_000, 8_000, 32_000])
     rates = hit_rates(asked.trace, capacities, "engine")
-    of = {"conversation": (2_000, 8_000), "synthetic": (2_000, 8_000), "agent": (4_000, 16_000)}
-    speeds = replays({"synthetic": (2_000,)} if asked.quick else of, 1 if asked.quick else 3)
+    of: dict[str, tuple[int, ...]] = {"synthetic": (2_000,)}
+    if not asked.quick:
+        of = {"conversation": (2_000, 8_000), "synthetic": (2_000, 8_000), "agent": (4_000, 16_000)}
+    speeds = replays(of, 1 if asked.quick else 3)
     if asked.save:
         more = {"rates": rates, "replays": speeds, "rounds": asked.rounds, "floor": least}
         print(save("policies", [], costs, **more), file=sys.stderr)
