@@ -112,7 +112,7 @@ def table() -> str:
 def written(page: str) -> str:
     """The page with the table in its place."""
     before, rest = page.split(BEGIN)
-    return before + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1]
+    return before + BEGIN + "\n" + table() + "\n" + END + rest.split(END, 1)[1]
 
 
 if __name__ == "__main__":
