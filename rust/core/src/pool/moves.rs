@@ -2,6 +2,7 @@
 
 use super::{Block, BlockId, DUPLICATED, NIL, Pool, State, UNUSED, WAITS};
 use crate::hash::Key;
+use crate::tenants::Ledger;
 
 const LENT: Block = Block { refs: 1, state: State::Lent, ..UNUSED };
 
@@ -71,7 +72,7 @@ impl Pool {
     pub fn retake(&mut self, block: BlockId, group: u8) {
         self.free_again(block);
         self.blocks[block as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
-        self.note_taken(block);
+        self.note_retaken(block);
     }
 
     /// Pending without an owner → Lent, as if it had been free in between.
@@ -79,7 +80,7 @@ impl Pool {
     pub fn relend(&mut self, block: BlockId) {
         self.free_again(block);
         self.blocks[block as usize] = LENT;
-        self.note_taken(block);
+        self.note_retaken(block);
     }
 
     /// Free → Lent for all of `out`, which must not be more than there are.
@@ -118,8 +119,8 @@ impl Pool {
         b.refs += 1;
         if first {
             self.cached -= 1;
-            if let Some(ledger) = &mut self.ledger {
-                ledger.uncached(block);
+            if self.ledger.is_some() {
+                self.note(block, Ledger::uncached);
             }
         } else if b.marks & WAITS != 0 {
             self.came_back(block);
@@ -141,8 +142,8 @@ impl Pool {
         }
         let state = b.state();
         self.cached += u32::from(state == State::Cached);
-        if let Some(ledger) = self.ledger.as_mut().filter(|_| state == State::Cached) {
-            ledger.cached(block);
+        if self.ledger.is_some() && state == State::Cached {
+            self.note(block, Ledger::cached);
         }
         Some(state)
     }
@@ -189,8 +190,8 @@ impl Pool {
         self.cached -= u32::from(cached);
         b.state = State::Pending;
         let parent = std::mem::replace(&mut b.parent, NIL);
-        if let Some(ledger) = self.ledger.as_mut().filter(|_| cached) {
-            ledger.uncached(block);
+        if self.ledger.is_some() && cached {
+            self.note(block, Ledger::uncached);
         }
         if parent != NIL {
             self.blocks[parent as usize].children -= 1;
@@ -202,6 +203,9 @@ impl Pool {
     pub fn put_back(&mut self, block: BlockId) {
         self.free_again(block);
         self.free.push(block);
+        if self.ledger.is_some() {
+            self.note(block, Ledger::freed);
+        }
     }
 
     #[inline]
@@ -211,15 +215,29 @@ impl Pool {
         b.state = State::Free;
         let generation = &mut self.generation[block as usize];
         *generation = generation.wrapping_add(1);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.freed(block);
-        }
     }
 
     #[inline]
     fn note_taken(&mut self, block: BlockId) {
+        if self.ledger.is_some() {
+            self.note(block, Ledger::took);
+        }
+    }
+
+    #[inline]
+    fn note_retaken(&mut self, block: BlockId) {
+        if self.ledger.is_some() {
+            self.note(block, Ledger::freed);
+            self.note(block, Ledger::took);
+        }
+    }
+
+    /// Out of the way of pools without tenants.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, block: BlockId, moved: fn(&mut Ledger, BlockId)) {
         if let Some(ledger) = &mut self.ledger {
-            ledger.took(block);
+            moved(ledger, block);
         }
     }
 
@@ -230,6 +248,11 @@ impl Pool {
             self.free_again(block);
         }
         self.free.extend(blocks.iter().rev());
+        if let Some(ledger) = &mut self.ledger {
+            for &block in blocks {
+                ledger.freed(block);
+            }
+        }
     }
 
     /// Ends the loan of each of `blocks`, which then has no owner. Stops at the first block that is not

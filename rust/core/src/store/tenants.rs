@@ -132,6 +132,14 @@ impl Store {
     /// `victim` is about to be evicted: for whose sake.
     #[inline]
     pub(super) fn count_loss(&mut self, victim: BlockId, cause: EvictionCause) {
+        if self.pool.ledger().is_some() {
+            self.count_lost(victim, cause);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_lost(&mut self, victim: BlockId, cause: EvictionCause) {
         if let Some(ledger) = self.pool.ledger_mut() {
             let (tenant, serving) = (ledger.tenant(victim), ledger.serving());
             let counts = ledger.counts_mut(tenant);

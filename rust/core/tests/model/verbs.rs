@@ -58,7 +58,10 @@ impl Run {
             .m
             .preemption_order(&self.w.handles(), PreemptionOrder::LeastRecent)
             .expect("live");
-        assert!(last.iter().rposition(|c| c.seq == seq).is_none_or(|at| at + 1 == last.len()));
+        // The last of those that are not within their floors, or of those that are.
+        let kept = self.is_within_floor(seq);
+        let mut behind = last.iter().skip_while(|c| c.seq != seq).skip(1);
+        assert!(behind.all(|c| !kept && self.is_within_floor(c.seq)));
     }
 
     /// Everything promised is settled.
@@ -354,6 +357,13 @@ impl Run {
         order.first().map_or(0, |candidate| candidate.frees)
     }
 
+    /// Whether the tenant of a sequence owns no more than its floor.
+    fn is_within_floor(&self, seq: SeqId) -> bool {
+        let tenant = usize::from(self.w.m.sequence(seq).expect("live").meta.tenant);
+        let account = self.w.m.accounts().get(tenant);
+        account.is_some_and(|account| account.owned() <= account.floor)
+    }
+
     fn order(&mut self) {
         let seqs = self.w.handles();
         let m = &self.w.m;
@@ -361,9 +371,10 @@ impl Run {
         let left_out = seqs.iter().filter(|&&seq| order.iter().all(|c| c.seq != seq));
         assert!(left_out.clone().all(|&seq| self.frees(seq) == 0), "one with gain was left out");
         assert!(order.iter().all(|c| c.frees > 0), "one without gain was named");
-        assert!(order.is_sorted_by_key(|c| c.computed));
+        assert!(order.is_sorted_by_key(|c| (self.is_within_floor(c.seq), c.computed)));
         let last = m.preemption_order(&seqs, PreemptionOrder::LastAdmitted).expect("live");
-        assert!(last.is_sorted_by_key(|c| u64::MAX - m.sequence(c.seq).expect("live").allocated));
+        let came = |seq| u64::MAX - m.sequence(seq).expect("live").allocated;
+        assert!(last.is_sorted_by_key(|c| (self.is_within_floor(c.seq), came(c.seq))));
         assert_eq!(last.len(), order.len());
         let cached = m.eviction_order(u32::MAX);
         assert_eq!(m.eviction_order(3), cached[..cached.len().min(3)]);
