@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,15 @@ class PageCounts(NamedTuple):
     cached: int
     owned: int
     moving: int
+
+
+Kind = Literal["counter", "gauge"]
+GAUGES = frozenset(get_type_hints(PageCounts))
+
+
+def kind_of(counted: str) -> Kind:
+    """What an entry of a tier's statistics is: a counter only grows, a gauge may fall."""
+    return "gauge" if counted in GAUGES else "counter"
 
 
 class Stored(NamedTuple):

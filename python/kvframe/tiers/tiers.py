@@ -32,7 +32,7 @@ from kvframe.tiers.onboard import Arriving, Loading, Onboard
 from kvframe.tiers.origins import Origins
 from kvframe.tiers.store_tier import StoreTier
 from kvframe.tiers.swap import Swap, Swapped
-from kvframe.tiers.tier_index import Keys, PageCounts, as_keys
+from kvframe.tiers.tier_index import Keys, Kind, as_keys, kind_of
 from kvframe.tiers.uses import access_of
 from kvframe.tiers.work import LIMIT_S, StalledError, Work, check_limit
 from kvframe.tiers.worker import Thread, Worker
@@ -562,12 +562,9 @@ class Tiers(metaclass=Renamed, old=CACHE):
             told[level.name] = {**level.index.stats(), **counts, **level.stats()}
         return told
 
-    def kinds(self) -> dict[str, dict[str, Literal["counter", "gauge"]]]:
+    def kinds(self) -> dict[str, dict[str, Kind]]:
         """The kind of each entry of `stats`: a counter only grows, a gauge may fall."""
-        return {
-            name: {key: "gauge" if key in PageCounts._fields else "counter" for key in told}
-            for name, told in self.stats().items()
-        }
+        return {name: {key: kind_of(key) for key in told} for name, told in self.stats().items()}
 
     def verify(self, limit: float = LIMIT_S) -> list[tuple[str, Key]]:
         """Read every page of every tier back and compare checksums; blocks until that is done.
