@@ -66,7 +66,8 @@ def test_experts_are_spread_and_tokens_sent_to_them_and_back() -> None:
 
 
 def test_a_step_of_two_cards_by_hand(tmp_path: Path) -> None:
-    asked = ("--trace", trace(tmp_path, (0, 1, 1)), "--model-shape", SMALL, "--capacity", "4")
+    asked: tuple[str, ...] = ("--trace", trace(tmp_path, (0, 1, 1)), "--model-shape", SMALL)
+    asked += ("--capacity", "4")
     asked += ("--card", "h100:bandwidth=1e6,flops=1e6")
     asked += ("--profile", "roofline:weights=1,kv=1,compute=1,attention=1,host_us=1000000")
     alone = told(*asked)["cells"][0]["ttft_mean"]
@@ -89,7 +90,8 @@ def test_drafts_that_are_right_shorten_answers(tmp_path: Path) -> None:
 
 
 def test_prompts_that_others_compute_come_over_a_link(tmp_path: Path) -> None:
-    asked = ("--trace", trace(tmp_path, (0, 400, 3), (9_000, 400, 1)), "--capacity", "4")
+    asked: tuple[str, ...] = ("--trace", trace(tmp_path, (0, 400, 3), (9_000, 400, 1)))
+    asked += ("--capacity", "4")
     asked += ("--model-shape", "layers=1,kv_heads=1,head_dim=1,params=1e6,dtype=bf16")
     found = told(*asked, "--disaggregate", "prefill=1,link=1600B/s,latency=1s")
     cell = found["cells"][0]
