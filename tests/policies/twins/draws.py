@@ -84,9 +84,16 @@ class RandomCompute(Work):
             if not block.children and not block.owners:
                 self.put(block)
 
+    def claimed(self, block: Block) -> None:
+        self.take(block)
+
     def retained(self, block: Block) -> None:
-        if self.take(block):
+        if block.notes.get("listed", block.band) != block.band:
+            self.take(block)
             self.put(block)
+
+    def forgotten(self, block: Block) -> None:
+        self.evicted(block)
 
     def evicted(self, block: Block) -> None:
         self.take(block)
@@ -204,4 +211,7 @@ class RrEvict(Twin):
         if agent["lost"] == self.options["chunk_blocks"]:
             self.turns += 1
             agent["turn"], agent["lost"] = self.turns, 0
+        self.left(block)
+
+    def forgotten(self, block: Block) -> None:
         self.left(block)
