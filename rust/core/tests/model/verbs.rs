@@ -311,7 +311,8 @@ impl Run {
                 if ["floor", "quota"].contains(what) || limit.contains("floors")
         );
         assert!(!floors || !self.w.m.options().tenants.is_empty(), "there are no floors");
-        assert_eq!(outcome.is_ok() || floors, fits && sound);
+        // Floors are looked at first.
+        assert!(floors || outcome.is_ok() == (fits && sound));
         if outcome.is_err() {
             return self.unchanged(&before);
         }
