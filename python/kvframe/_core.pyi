@@ -477,7 +477,7 @@ class Manager:
         self, /, block: SupportsIndex, key: Any, parent: SupportsIndex | None = None
     ) -> int | None:
         """
-        Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
+        Makes a taken block findable under a key of shape (1, 2), after `parent`; returns a block
         that was findable under it before.
         """
     def put_fence(self, /, fence: SupportsIndex | None = None) -> None:

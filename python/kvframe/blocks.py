@@ -96,7 +96,7 @@ class BlockPool:
             A block that was findable under the key before (and still is), or None.
 
         Raises:
-            UsageError: The block is not on loan, or the parent not published and held.
+            UsageError: The block is not taken, or the parent not published and held.
         """
         keys = key[None] if isinstance(key, np.ndarray) and key.ndim == 1 else key
         return self._core.publish_block(block, keys, parent)

@@ -322,7 +322,7 @@ class Owners(NamedTuple):
         sequences: Sequences that have it in a table, once for each entry.
         tickets: Copies, loads and leases that keep it.
         waiting: Owners that have left and wait for a fence to pass.
-        held: How often it is held by itself (`kvframe.blocks`), or 1 if it is lent.
+        held: How often it is held by itself (`kvframe.blocks`), or 1 if it was taken.
         pins: (receipt, owner) of each pin that keeps it.
     """
 

@@ -134,7 +134,7 @@ def test_a_block_is_in_one_state_and_its_next_life_is_another() -> None:
     kv.evict_until(1)
     assert now() == ("free", 1, 0)
     kv.blocks.take(out=np.zeros(1, np.int32))
-    assert now() == ("on loan", 1, 1)
+    assert now() == ("taken", 1, 1)
     with pytest.raises(StaleHandleError):
         kv.release(seq)
 

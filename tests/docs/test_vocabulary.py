@@ -18,6 +18,7 @@ from kvframe import (
     UsageError,
     renamed,
 )
+from kvframe.stats.counters import RENAMED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "vocabulary.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)$(.*?)(?=^## |\Z)", PAGE, flags=re.M | re.S))
@@ -73,6 +74,17 @@ def test_configuration(old: str, new: str, tmp_path: Path) -> None:
         Resolved.load(file, env={})
     now = new.removesuffix(".OPTION").partition(".")[2 if section == "tiers" else 0]
     assert now in str(caught.value)
+
+
+def test_counters_and_states() -> None:
+    told = rows("Counters, and states of blocks")
+    assert told == RENAMED
+    kv = KVCacheManager(Config.of(block_size=4, capacity=16))
+    assert set(told.values()) <= kv.stats.counters().keys()
+    states = kv.inspect.snapshot().states()
+    assert told["lent"] in states
+    with pytest.raises(KeyError, match="lent is called taken"):
+        states["lent"]
 
 
 def test_kinds_of_the_event_log() -> None:

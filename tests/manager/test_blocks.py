@@ -106,7 +106,7 @@ def test_misuse_of_single_blocks_changes_nothing() -> None:
     for blocks, why in (([a, b, b], "double free"), ([7], "never taken"), ([a], "follows it")):
         with pytest.raises(UsageError, match=why):
             pool.free(blocks)
-    with pytest.raises(UsageError, match="not on loan"):
+    with pytest.raises(UsageError, match="not taken"):
         pool.publish(a, keys[0])
     with pytest.raises(UsageError, match="neither findable nor in hand"):
         pool.touch([5])

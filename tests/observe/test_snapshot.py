@@ -41,7 +41,7 @@ def test_a_snapshot_says_what_the_manager_says() -> None:
     states = taken.states()
     assert states["free"] == kv.counts().free
     assert states["cached"] == kv.counts().cached
-    assert (states["lent"], sum(states.values())) == (1, 16)
+    assert (states["taken"], sum(states.values())) == (1, 16)
     assert [(t.ticket, t.kind) for t in taken.tickets] == [(0, "plan"), (ticket, "lease")]
     ((step, waiting),) = taken.fences
     assert (step, len(set(waiting.tolist()))) == (3, kv.stats.counters()["waiting_blocks"])

@@ -51,7 +51,7 @@ class Block:
     @property
     def state(self) -> str:
         if "loan" in self.owners:
-            return "on loan"
+            return "taken"
         return ("committed" if self.owners else "cached") if self.key else "pending"
 
 

@@ -23,19 +23,19 @@ from kvframe.stats.rates import (
 GAUGES = frozenset({"peak_blocks", "bytes_used", "bytes_total", "live_sequences", "waiting_blocks"})
 """Counters that say what is now, and may fall."""
 
-
-_RENAMED = {
+RENAMED = {
     "admissions": "requests",
     "admissions_with_hit": "requests_with_hit",
     "lent": "taken",
 }
+"""Counters, and states of a snapshot's blocks, by their old names."""
 
 
 class Counters(dict[str, int]):
     """Counters by name."""
 
     def __missing__(self, name: str) -> NoReturn:
-        now = _RENAMED.get(name)
+        now = RENAMED.get(name)
         raise KeyError(f"{name} is called {now}" if now else name)
 
 

@@ -79,7 +79,7 @@ class Rebuild:
         self._keys: dict[int, bytes] = {}
         self._priorities: dict[int, int] = {}
         self._copies: Counter[bytes] = Counter()
-        self._lent: set[int] = set()
+        self._taken: set[int] = set()
         self._waiting: list[tuple[int, int]] = []
         self._loads: set[int] = set()
         self._stand_ins: set[int] = set()
@@ -107,7 +107,7 @@ class Rebuild:
 
     def counts(self) -> BlockCounts:
         """As `KVCacheManager.counts`."""
-        used = sum(1 for owners in self._owners.values() if owners) + len(self._lent)
+        used = sum(1 for owners in self._owners.values() if owners) + len(self._taken)
         referenced = used + self.null_block
         cached = sum(1 for block in self._keys if not self._owners[block])
         return BlockCounts(self.total - referenced - cached, cached, referenced, self.total)
@@ -126,8 +126,8 @@ class Rebuild:
             UsageError: The pool has no such block.
         """
         self._check_block(block)
-        if block in self._lent:
-            return "lent", 1
+        if block in self._taken:
+            return "taken", 1
         if self.null_block and block == 0:
             return "null", 0
         owners, findable = self._owners[block], block in self._keys
@@ -198,8 +198,8 @@ class Rebuild:
                 self._copies[e.key] += 1
                 self._keys[e.block] = e.key
                 if not e.seq:
-                    # Published by itself: what was on loan has an owner from now on.
-                    self._lent.discard(e.block)
+                    # Published by itself: what was taken has an owner from now on.
+                    self._taken.discard(e.block)
                     self._owners[e.block] += 1
             case K.REMAP:
                 self._stats["duplicates"] += 1
@@ -209,9 +209,9 @@ class Rebuild:
                 self._copies[self._keys.pop(e.block)] -= 1
                 self._priorities.pop(e.block, None)
             case K.TAKE:
-                self._lent.add(e.block)
+                self._taken.add(e.block)
             case K.RETURN:
-                self._lent.discard(e.block)
+                self._taken.discard(e.block)
             case K.WAIT:
                 self._waiting.append((e.value, e.block))
 

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UnknownSequenceError, UsageError
 from kvframe.results import BlockCounts, Lengths, Pressure
+from kvframe.stats.counters import Counters
 from kvframe.stats.rates import Miss, MissReason, miss_of
 
-STATES = ("free", "pending", "committed", "cached", "lent", "null")
+STATES = ("free", "pending", "committed", "cached", "taken", "null")
 """States of a block, each at its number in `Blocks.state`."""
 
 Ids = npt.NDArray[np.int32]
@@ -196,7 +197,7 @@ class Snapshot:
     def states(self) -> dict[str, int]:
         """How many blocks are in each state."""
         counted = Counter(self.blocks.state.tolist())
-        return {name: counted[number] for number, name in enumerate(STATES)}
+        return Counters({name: counted[number] for number, name in enumerate(STATES)})
 
     def explain_sequence(self, seq: int) -> str:
         """A sequence in words.

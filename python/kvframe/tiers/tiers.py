@@ -81,7 +81,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
     - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
     - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
     - forget: `reset_prefix_cache`, `erase_tenant`, `set_weight_version`
-    - look inside: `levels`, `page_bytes`, `stats`, `spaces`, `verify`, `check_integrity`
+    - look inside: `levels`, `page_bytes`, `stats`, `kinds`, `spaces`, `verify`, `check_integrity`
 
     Args:
         kv: The manager.

@@ -16,7 +16,7 @@ type HoldsTuple<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
 
 #[pymethods]
 impl Manager {
-    /// Makes a block on loan findable under a key of shape (1, 2), after `parent`; returns a block
+    /// Makes a taken block findable under a key of shape (1, 2), after `parent`; returns a block
     /// that was findable under it before.
     #[pyo3(signature = (block, key, parent=None))]
     fn publish_block(

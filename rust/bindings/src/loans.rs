@@ -32,7 +32,7 @@ impl Manager {
             .map(|array| array.as_array().to_vec())
             .ok_or_else(|| usage(py, "blocks must be an int32 array of 1 dimension".into()))?;
         if let Some(block) = blocks.iter().find(|&&b| b < 0) {
-            let message = format!("block {block} is not on loan: the pool has no such block");
+            let message = format!("block {block} is not taken: the pool has no such block");
             return Err(usage(py, message));
         }
         let ids: Vec<u32> = blocks.iter().map(|&b| b as u32).collect();

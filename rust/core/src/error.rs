@@ -90,8 +90,8 @@ pub enum Error {
         /// What is allowed.
         limit: String,
     },
-    /// A block id that is not on loan.
-    #[error("block {block} is not on loan (it is {state}): {why}")]
+    /// A block id that was not taken.
+    #[error("block {block} is not taken (it is {state}): {why}")]
     NotLent {
         /// The id.
         block: u64,

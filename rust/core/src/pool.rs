@@ -50,7 +50,7 @@ impl State {
             Self::Pending => "pending",
             Self::Committed => "committed",
             Self::Cached => "cached",
-            Self::Lent => "on loan",
+            Self::Lent => "taken",
             Self::Null => "reserved as the null block",
         }
     }

@@ -45,9 +45,9 @@ fn rule_9_loans_are_given_back_once() {
     };
     let two = [loan[0], loan[1], loan[0]];
     let error = refused(&mut m, &[seq], |m| m.free(&two));
-    assert_eq!(why(error), (u64::from(loan[0]), "on loan", "it is named twice"));
+    assert_eq!(why(error), (u64::from(loan[0]), "taken", "it is named twice"));
     let error = refused(&mut m, &[seq], |m| m.free(&[loan[2], owned]));
-    assert_eq!(why(error), (u64::from(owned), "committed", "it was never lent"));
+    assert_eq!(why(error), (u64::from(owned), "committed", "it was never taken"));
     let error = refused(&mut m, &[seq], |m| m.free(&[loan[2], 8]));
     assert_eq!(why(error), (8, "free", "the pool has no such block"));
     refused(&mut m, &[seq], |m| m.free(&[NIL]));

@@ -50,7 +50,7 @@ impl Manager {
         } else if self.pool().generation(block) > 0 {
             "it was given back before: a double free"
         } else {
-            "it was never lent"
+            "it was never taken"
         };
         Error::NotLent { block: u64::from(block), state: self.pool().state(block).name(), why }
     }
