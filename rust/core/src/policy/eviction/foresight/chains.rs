@@ -99,3 +99,81 @@ impl Chains {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Key;
+    use crate::policy::Foresight;
+    use crate::tier::{BlockQueue, RequestInfo};
+
+    /// A queue of foresight, and how its blocks become findable from place 0 on.
+    fn queue(blocks: u32) -> BlockQueue {
+        BlockQueue::new(blocks, 16, Box::<Foresight>::default()).expect("some blocks")
+    }
+
+    fn enter(queue: &mut BlockQueue, blocks: &[BlockId], first: u32, name: u128) {
+        let places = first..first + blocks.len() as u32;
+        let keys: Vec<_> =
+            places.clone().map(|at| Key(name << 64 | u128::from(at) << 32)).collect();
+        let places: Vec<_> = places.collect();
+        queue.insert(blocks, &keys, &places, RequestInfo::default()).expect("they have an owner");
+    }
+
+    #[test]
+    fn a_prefix_is_evicted_from_its_end_whatever_its_blocks_are_worth() {
+        let mut queue = queue(8);
+        enter(&mut queue, &[0, 1, 2, 3], 0, 1);
+        queue.free(&[0, 1, 2, 3], &[4, 5, 6, 7]).expect("owned");
+        // The last was used most, and alone: an engine finds any block by its key.
+        for _ in 0..9 {
+            queue.hit(&[3], RequestInfo::default()).expect("it is here");
+            queue.free(&[3], &[]).expect("owned");
+            queue.check_integrity().expect("whole");
+        }
+        assert_eq!(queue.take(8).expect("all"), [7, 6, 5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn what_an_owner_keeps_holds_nothing_back() {
+        let mut queue = queue(4);
+        enter(&mut queue, &[0, 1, 2, 3], 0, 1);
+        queue.free(&[0, 1, 2, 3], &[]).expect("owned");
+        queue.hit(&[2], RequestInfo::default()).expect("it is here");
+        queue.check_integrity().expect("whole");
+        // The end goes first, and then what the owned one follows.
+        assert_eq!(queue.take(3).expect("all that are free"), [3, 1, 0]);
+        queue.free(&[2], &[0, 1, 3]).expect("owned");
+        queue.check_integrity().expect("its head is another block now");
+    }
+
+    #[test]
+    fn a_block_that_holds_something_else_is_followed_by_nothing() {
+        let mut queue = queue(3);
+        enter(&mut queue, &[0, 1], 0, 1);
+        queue.free(&[0, 1], &[2]).expect("owned");
+        queue.remove(&[0]).expect("it is here");
+        queue.check_integrity().expect("whole");
+        assert_eq!(queue.take(1).expect("it is free"), [0]);
+        enter(&mut queue, &[0], 0, 2);
+        queue.free(&[0], &[]).expect("owned");
+        queue.check_integrity().expect("whole");
+        // The new one is the later used, and the old one no longer holds it back.
+        assert_eq!(queue.take(3).expect("all"), [2, 1, 0]);
+    }
+
+    #[test]
+    fn told_parents_leave_nothing_to_infer() {
+        let (mut chains, mut pool) = (Chains::default(), Pool::new(2, false));
+        let blocks = [pool.take(0).expect("free"), pool.take(0).expect("free")];
+        pool.publish(blocks[0], Key(1 << 64), NIL, 0);
+        pool.publish(blocks[1], Key(2 << 64), blocks[0], 1);
+        chains.infer(&blocks, &pool);
+        assert!(!chains.are_known());
+        // Without a place nobody knows that one stands behind the other.
+        pool.unpublish(blocks[1]);
+        pool.publish(blocks[1], Key(3 << 64), NIL, 0);
+        chains.infer(&blocks, &pool);
+        assert!(!chains.are_known());
+    }
+}

@@ -18,8 +18,8 @@
 //! Time counts block accesses; those of one operation are one moment. A block is in a list, so that an
 //! access and a victim are O(1): the firsts of all lists are compared when an operation wants its
 //! first victim, and when the list that gave it has become worth more than another. What blocks are
-//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, 8
-//! for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
+//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, as
+//! many again where parents are inferred (see `chains`), 8 for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
 //! the most), and 400 kB.
 
 mod chains;
