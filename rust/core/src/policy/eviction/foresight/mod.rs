@@ -395,7 +395,9 @@ impl Eviction for Foresight {
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.lists.leave_all(blocks);
         if self.chains.are_known() {
-            blocks.iter().for_each(|&block| self.let_parent_go(block, view.pool));
+            for &block in blocks {
+                self.let_parent_go(block, view.pool);
+            }
         }
     }
 
