@@ -12,7 +12,8 @@ USES, GENERATIONS, DEPTHS = 5, 3, 4
 FAMILY = GENERATIONS * DEPTHS
 CLASSES = USES * FAMILY
 TRUST, KEEP = 50.0, 0.997_296
-WAYS, WATCHED, SHARE, MOST_USES = 8, 16, 4, 15
+PRIOR, MOST_LIKELY = (0.43, 2.2, 8.1, 16.0, 24.0), 0.9
+WAYS, WATCHED, SHARE, FEW, MOST_USES = 8, 16, 4, 1_024, 15
 REFRESH, LEAST, START, FIRST = 4, 800, 64, 2
 EPOCH, EPOCH_LEAST, LOOKS = 64, 16, 16
 BUDGET, GRACE, RAMP = 0.004, 8.0, 1.0
@@ -53,6 +54,7 @@ class Foresight(Twin):
     def __init__(self, capacity: int, **options: int) -> None:
         super().__init__(capacity, **options)
         self.tick = self.time = self.accesses = 0
+        self.share = 1 if capacity < FEW else SHARE
         # The last of each stands for all classes.
         self.ended: list[Row] = [{} for _ in range(CLASSES + 1)]
         self.used: list[Row] = [{} for _ in range(CLASSES + 1)]
@@ -80,7 +82,7 @@ class Foresight(Twin):
             self.idle.append((self.time, [0] * CLASSES))
         if self.time - self.looked > self.capacity // LOOKS:
             self.looked, self.shown = self.time, None
-        while self.held > self.capacity // SHARE:
+        while self.held > self.capacity // self.share:
             at = max(i for i, (start, _) in enumerate(self.idle) if start <= self.since)
             if at + 1 == len(self.idle):
                 break
@@ -143,7 +145,7 @@ class Foresight(Twin):
         if parent is None or parent is not self.unknown:
             ways = self.watched(block.key)
             found = next((gone for gone in ways if gone.tag == tag), None)
-        block["counted"] = tag % SHARE == 0
+        block["counted"] = tag % self.share == 0
         block["uses"], block["found"], block["listed"] = 1, False, None
         if found:
             ways.remove(found)
@@ -215,7 +217,7 @@ class Foresight(Twin):
         ways = self.watched(block.key)
         tag = mixed(block.key) % 2**16
         ways.insert(0, Gone(tag, block["kind"], block["uses"], block["time"]))
-        if len(ways) > WAYS and (oldest := ways.pop()).tag % SHARE == 0:
+        if len(ways) > WAYS and (oldest := ways.pop()).tag % self.share == 0:
             self.lose(oldest.kind, oldest.time)
 
     # Worth
@@ -239,7 +241,8 @@ class Foresight(Twin):
         used = {kind: [self.used[kind].get(at, 0.0) for at in range(limit)] for kind in came}
         mean = sum(used[CLASSES]) / (sum(came[CLASSES]) + 1)
         root = chances(used, came, [CLASSES], [mean] * limit)
-        prior = chances(used, came, kinds, root)
+        guess = [min(chance * PRIOR[family], MOST_LIKELY) for chance in root]
+        prior = chances(used, came, kinds, guess)
         for kind in kinds:
             self.hazards[kind] = chances(used, came, [kind], prior)
         for kind in (*kinds, CLASSES) if family == 0 else kinds:

@@ -24,6 +24,9 @@ fn end(bucket: usize) -> f64 {
     (1u64 << octave) as f64 * ((STEPS + step + 1) as f64 / STEPS as f64)
 }
 
+/// The chance of a use at an age, where it is a guess, at the most.
+const MOST_LIKELY: f64 = 0.9;
+
 type Row = [f64; BUCKETS];
 
 /// Waits of a class that have ended, and what follows from them.
@@ -74,7 +77,7 @@ impl Gaps {
 
     /// Brings what blocks of a family are worth up to date, then forgets all but a part of what has ended.
     pub fn refresh(&mut self, family: usize, idle: &Idle, now: u64, tuning: Tuning) {
-        let Tuning { trust, keep, .. } = tuning;
+        let Tuning { trust, keep, prior, .. } = tuning;
         // No block is older than the clock: what lies beyond the bucket after it is never asked for.
         let limit = (bucket(now) + STEPS as usize).min(BUCKETS);
         let first = family * FAMILY;
@@ -102,14 +105,15 @@ impl Gaps {
             }
         }
         // Ages grow by factors: with the same chance in each bucket, whatever is older is worth less,
-        // as under lru. All classes together may tell otherwise, then those used as often, and then
-        // each of them.
+        // as under lru. All classes together may tell otherwise, with more for those used more; then
+        // those used as often, and then each of them.
         let (reached, every) = self.reached.split_at(FAMILY);
         let all = &mut all[0];
         let root = ClassPool { used: all.used, reached: every[0] };
         let mean = root.used.iter().sum::<f64>() / (root.reached.iter().sum::<f64>() + 1.0);
         let root = root.hazards(trust, |_| mean);
-        let known = ClassPool::of(reached, own, limit).hazards(trust, |b| root[b]);
+        let guess = |b: usize| (root[b] * prior[family]).min(MOST_LIKELY);
+        let known = ClassPool::of(reached, own, limit).hazards(trust, guess);
         let mut unseen = [0.0; BUCKETS];
         fill_worth(&mut unseen[..limit], |b| known[b]);
         for (class, row) in own.iter_mut().zip(reached) {

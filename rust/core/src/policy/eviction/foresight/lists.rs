@@ -1,6 +1,7 @@
 //! Where cached blocks stand: a list for each class of each retention priority, the one idle longest first.
 
 use super::CLASSES;
+use super::chains::Chains;
 use crate::policy::grow;
 use crate::pool::{BlockId, NIL, Pool, State};
 
@@ -241,6 +242,21 @@ impl Lists {
         column.set_place(Place::Listed);
     }
 
+    /// Puts `block` first in its list, if it was passed over.
+    pub fn bare(&mut self, block: BlockId, pool: &Pool) {
+        if self.columns[block as usize].place() == Place::Parked {
+            self.come_back(block, pool.priority(block));
+        }
+    }
+
+    /// Something follows `block` now, which may have been the first of its list.
+    pub fn cover(&mut self, block: BlockId) {
+        let column = self.columns[block as usize];
+        if column.place() == Place::Listed && column.before == NIL {
+            self.band(column.band).changed |= 1 << column.class;
+        }
+    }
+
     /// Takes `block` out of its list, if it is in one.
     pub fn leave(&mut self, block: BlockId) {
         let column = &mut self.columns[block as usize];
@@ -309,14 +325,21 @@ impl Lists {
 
     /// Takes blocks that may not be evicted yet from the front of a list; the first that may, if there
     /// is one.
-    pub fn first(&mut self, at: usize, class: usize, pool: &Pool) -> Option<BlockId> {
+    pub fn first(
+        &mut self,
+        at: usize,
+        class: usize,
+        chains: &Chains,
+        pool: &Pool,
+    ) -> Option<BlockId> {
         loop {
             let block = self.bands.get(at)?.lists[class].first;
             if block == NIL {
                 return None;
             }
             // A caller that counts an owner for a while knows that it is named nevertheless.
-            if pool.children(block) == 0 || pool.state(block) != State::Cached {
+            let leaf = pool.children(block) == 0 && chains.is_end(block);
+            if leaf || pool.state(block) != State::Cached {
                 return Some(block);
             }
             self.leave(block);
@@ -345,10 +368,11 @@ impl Lists {
     }
 
     /// The first of some list of the lowest priority that has one, without passing over any.
-    pub fn any(&self, pool: &Pool) -> Option<BlockId> {
+    pub fn any(&self, chains: &Chains, pool: &Pool) -> Option<BlockId> {
         self.bands.iter().find_map(|band| {
             let firsts = band.lists.iter().map(|list| list.first);
-            firsts.flat_map(|first| self.row(first)).find(|&block| pool.is_evictable(block))
+            let rows = firsts.flat_map(|first| self.row(first));
+            rows.into_iter().find(|&block| pool.is_evictable(block) && chains.is_end(block))
         })
     }
 
@@ -358,7 +382,8 @@ impl Lists {
     }
 
     /// What disagrees with the pool, if anything.
-    pub fn validate(&self, pool: &Pool) -> Result<(), String> {
+    pub fn validate(&self, chains: &Chains, pool: &Pool) -> Result<(), String> {
+        let is_leaf = |block: BlockId| pool.is_evictable(block) && chains.is_end(block);
         let mut listed = 0;
         for band in &self.bands {
             for (class, list) in band.lists.iter().enumerate() {
@@ -372,7 +397,7 @@ impl Lists {
                     if pool.state(block) != State::Cached || pool.priority(block) != band.priority {
                         return Err(format!("block {block} does not belong into its list"));
                     }
-                    listed += usize::from(pool.is_evictable(block));
+                    listed += usize::from(is_leaf(block));
                     before = block;
                 }
                 if list.last != before {
@@ -380,7 +405,7 @@ impl Lists {
                 }
             }
         }
-        let leaves = (0..pool.created()).filter(|&b| pool.is_evictable(b)).count();
+        let leaves = (0..pool.created()).filter(|&block| is_leaf(block)).count();
         if leaves != listed {
             return Err(format!("{listed} in the lists, {leaves} may be evicted"));
         }

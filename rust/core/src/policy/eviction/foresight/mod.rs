@@ -18,10 +18,11 @@
 //! Time counts block accesses; those of one operation are one moment. A block is in a list, so that an
 //! access and a victim are O(1): the firsts of all lists are compared when an operation wants its
 //! first victim, and when the list that gave it has become worth more than another. What blocks are
-//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, 8
-//! for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
+//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, as
+//! many again where parents are inferred (see `chains`), 8 for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
 //! the most), and 400 kB.
 
+mod chains;
 mod departed;
 mod firsts;
 mod gaps;
@@ -31,6 +32,7 @@ mod rival;
 
 use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
+use chains::Chains;
 use departed::Departures;
 use firsts::Firsts;
 use gaps::Gaps;
@@ -70,6 +72,9 @@ pub struct Tuning {
     /// How many idle blocks at an age it takes to believe their rate of reuse as much as what is
     /// known without them: of those used as often, of all classes, and before that of all ages.
     pub trust: f64,
+    /// Of blocks used once, twice and so on, until they have been seen: their chance of a use at each
+    /// age, by that of all.
+    pub prior: [f64; USES],
     /// What is kept of the past at each refresh.
     pub keep: f64,
     /// Victims from one refresh of all classes to the next: this part of the capacity.
@@ -80,8 +85,10 @@ pub struct Tuning {
     pub start: u32,
     /// While it begins, when there is most to learn, they are this part of all victims.
     pub first: u64,
-    /// Waits of one block in so many are counted; their keys say which.
+    /// Waits of one block in so many are counted, from [`Tuning::few`] blocks on; their keys say which.
     pub share: u32,
+    /// Among fewer blocks every wait is counted.
+    pub few: u32,
     /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
     pub epoch: u32,
     /// Hits by accesses that lru may get ahead.
@@ -101,6 +108,9 @@ impl Default for Tuning {
             depths: DEPTHS,
             watched: 16,
             trust: 50.0,
+            // The odds of another use after one, two and three of them, .30, .69 and .89 in traffic of
+            // coding agents (FreeInference, arXiv 2609.28870); beyond, about as they go on.
+            prior: [0.43, 2.2, 8.1, 16.0, 24.0],
             // Half after 64 capacities: 2^(-1/256).
             keep: 0.997_296,
             refresh: 4,
@@ -108,6 +118,7 @@ impl Default for Tuning {
             start: 64,
             first: 2,
             share: 4,
+            few: 1_024,
             epoch: 64,
             budget: 0.004,
             ramp: 1.0,
@@ -128,11 +139,14 @@ struct Wait {
 pub struct Foresight {
     tuning: Tuning,
     lists: Lists,
+    chains: Chains,
     /// Tokens a block.
     block_size: u32,
     /// The last operation, and block accesses before it.
     tick: u64,
     time: u64,
+    /// Waits of one block in so many are counted; 0 before the first operation.
+    share: u32,
     /// Block accesses so far.
     accesses: u64,
     gaps: Gaps,
@@ -144,6 +158,8 @@ pub struct Foresight {
     family: usize,
     /// A block that was not known when it was inserted, and the operation: what follows it is not, either.
     unknown: (u64, BlockId),
+    /// The block that was used last.
+    last: Option<BlockId>,
     firsts: Firsts,
     /// When what they are worth was looked up.
     looked: u64,
@@ -164,6 +180,11 @@ fn log4(tokens: u64, most: usize) -> usize {
 
 impl Consulted for Foresight {}
 
+/// Whether `block` stands just behind `before` in a prompt, as far as places are told.
+fn is_next(before: BlockId, block: BlockId, pool: &Pool) -> bool {
+    pool.depth(block) > 0 && pool.depth(block) == pool.depth(before) + 1
+}
+
 impl Foresight {
     /// The policy with constants of one's own.
     pub fn new(tuning: Tuning) -> Self {
@@ -178,15 +199,18 @@ impl Foresight {
         self.tick = view.now;
         self.time = self.accesses.min(LATEST);
         let capacity = view.pool.usable();
+        if self.share == 0 {
+            self.share = if capacity < self.tuning.few { 1 } else { self.tuning.share };
+        }
         let epoch = (capacity / self.tuning.epoch).max(EPOCH_LEAST);
         if self.time - self.idle.start() >= u64::from(epoch) && self.idle.turn(self.time) {
-            self.rival.recount(capacity / self.tuning.share, &self.idle);
+            self.rival.recount(capacity / self.share, &self.idle);
         }
         if self.time - self.looked > u64::from(capacity / LOOKS) {
             self.looked = self.time;
             self.firsts.forget();
         }
-        self.rival.advance(capacity / self.tuning.share, &self.idle);
+        self.rival.advance(capacity / self.share, &self.idle);
         let evicted = self.victims as f64 / (self.tuning.ramp * f64::from(capacity));
         self.doubt = self.rival.doubt(capacity, self.tuning) * evicted.min(1.0);
     }
@@ -208,7 +232,7 @@ impl Foresight {
     }
 
     fn is_counted(&self, tag: u16) -> bool {
-        u32::from(tag).is_multiple_of(self.tuning.share)
+        u32::from(tag).is_multiple_of(self.share)
     }
 
     /// What departed is watched no longer.
@@ -219,8 +243,26 @@ impl Foresight {
         }
     }
 
+    /// `block` leaves the lists: what it follows there may be next.
+    fn let_parent_go(&mut self, block: BlockId, pool: &Pool) {
+        if let Some(parent) = self.chains.let_go(block) {
+            self.lists.bare(parent, pool);
+        }
+    }
+
     fn by_uses(&self, uses: u8) -> u8 {
         (log(uses - 1, self.tuning.uses.min(USES)) * FAMILY) as u8
+    }
+
+    /// What `block` follows; where none is told, the block that was used just before it, if it stands
+    /// just before it in the prompt.
+    fn parent(&self, block: BlockId, pool: &Pool) -> BlockId {
+        let told = pool.parent(block);
+        if told != NIL {
+            return told;
+        }
+        let before = |&last: &BlockId| pool.is_findable(last) && is_next(last, block, pool);
+        self.last.filter(before).unwrap_or(NIL)
     }
 
     /// Turns that built the prefix before a block with this parent, as far as they are told apart.
@@ -267,7 +309,7 @@ impl Foresight {
         while changed > 0 {
             let class = changed.trailing_zeros() as usize;
             changed &= changed - 1;
-            let first = self.lists.first(band, class, view.pool).map(|block| {
+            let first = self.lists.first(band, class, &self.chains, view.pool).map(|block| {
                 let time = self.lists.column(block).time();
                 (block, time, self.gaps.worth(class, self.time - time))
             });
@@ -295,11 +337,13 @@ impl Eviction for Foresight {
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         for &block in blocks {
-            let parent = view.pool.parent(block);
+            let parent = self.parent(block, view.pool);
+            self.last = Some(block);
             let (mut uses, mut before) = (1, None);
             // A block leaves before its parent does, and is forgotten before it.
             let key = view.pool.key(block);
-            let follows = self.unknown == (view.now, parent) && parent != NIL;
+            let told = view.pool.parent(block);
+            let follows = self.unknown == (view.now, told) && told != NIL;
             let gone = if follows { None } else { self.departed.take(key) };
             let counted = self.is_counted(key.mixed() as u16);
             match gone {
@@ -344,15 +388,29 @@ impl Eviction for Foresight {
             }
         }
         self.hits(wait, n, counted);
+        self.last = blocks.last().copied().or(self.last);
         self.accesses += blocks.len() as u64;
     }
 
-    fn acquire(&mut self, blocks: &[BlockId], _: View<'_>) {
+    fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.lists.leave_all(blocks);
+        if self.chains.are_known() {
+            for &block in blocks {
+                self.let_parent_go(block, view.pool);
+            }
+        }
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {
         self.lists.join_all(blocks, view.pool);
+        self.chains.infer(blocks, view.pool);
+        if self.chains.are_known() {
+            for &block in blocks {
+                if let Some(parent) = self.chains.hold(block) {
+                    self.lists.cover(parent);
+                }
+            }
+        }
     }
 
     fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
@@ -369,6 +427,10 @@ impl Eviction for Foresight {
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
         self.lists.leave(block);
+        if self.chains.are_known() {
+            self.let_parent_go(block, view.pool);
+            self.chains.forget(block);
+        }
         let column = *self.lists.column(block);
         let (class, time) = (column.class, column.time());
         if cause != RemovalCause::Evicted {
@@ -390,7 +452,7 @@ impl Eviction for Foresight {
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {
-        self.lists.any(view.pool)
+        self.lists.any(&self.chains, view.pool)
     }
 
     fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
@@ -405,6 +467,6 @@ impl Eviction for Foresight {
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {
-        self.lists.validate(pool).map_err(|fault| format!("foresight: {fault}"))
+        self.lists.validate(&self.chains, pool).map_err(|fault| format!("foresight: {fault}"))
     }
 }
