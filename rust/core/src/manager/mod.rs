@@ -75,8 +75,8 @@ pub struct Manager {
     /// What is in flight.
     transfers: Transfers,
     locks: Locks,
-    /// What becomes of the blocks that windows and states leave behind within prompts.
-    inner: InnerBlocks,
+    /// What becomes of the blocks that windows and states leave behind within prompts, by tenant.
+    inner: Vec<InnerBlocks>,
     observer: Observer,
     /// Steps checked: the number of the last one.
     checked: u64,
@@ -121,7 +121,7 @@ impl Manager {
             sequences: Sequences::default(),
             transfers: Transfers::default(),
             locks: Locks::default(),
-            inner: InnerBlocks::default(),
+            inner: vec![InnerBlocks::default(); 1 + options.tenants.len()],
             observer: Observer::new(options.observe.statistics),
             checked: 0,
             capacity: Capacity::default(),

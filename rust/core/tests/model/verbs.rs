@@ -311,7 +311,7 @@ impl Run {
                 if ["floor", "quota"].contains(what) || limit.contains("floors")
         );
         assert!(!floors || !self.w.m.options().tenants.is_empty(), "there are no floors");
-        // Floors are looked at first.
+        // It may be too small for what is owned besides.
         assert!(floors || outcome.is_ok() == (fits && sound));
         if outcome.is_err() {
             return self.unchanged(&before);

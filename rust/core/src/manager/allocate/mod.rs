@@ -225,7 +225,8 @@ impl Manager {
         if self.layout.gives_up() && request.read_cache {
             let (size, slots) = (self.block_size(), self.pool().usable());
             let slots = u64::from(slots) * u64::from(size);
-            self.inner.note(start.attended * size, start.good * size, known, slots);
+            let inner = &mut self.inner[request.tenant as usize];
+            inner.note(start.attended * size, start.good * size, known, slots);
         }
         let seq = self.sequences.create(hits.len());
         self.note_allocation(seq, request, known, start.good);

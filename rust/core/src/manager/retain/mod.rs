@@ -9,7 +9,7 @@ use crate::groups::GroupKind;
 use crate::manager::Manager;
 use crate::pool::{BlockId, NIL};
 use crate::retention::{INNER_PRIORITY, Keep};
-use crate::sequence::{SeqId, Sequence};
+use crate::sequence::{Meta, SeqId, Sequence};
 
 impl Manager {
     /// Whether releases have to be recorded: a request asked for retention, or a layer group gives blocks
@@ -31,7 +31,7 @@ impl Manager {
         let reach = self.layout.groups()[group];
         let sequence = self.sequences.get_mut(seq)?;
         let Sequence { prompt, cached, branch, .. } = *sequence;
-        let session = sequence.meta.session;
+        let Meta { session, tenant, .. } = sequence.meta;
         let asked = sequence.retention.take();
         let of_prompt = asked.as_ref().filter(|_| reach.kind != GroupKind::Cross);
         for (&block, i) in blocks.iter().zip(first as u32..) {
@@ -44,7 +44,7 @@ impl Manager {
             let is_inner = || {
                 own && !ends
                     && self.pool().refs(block) == 1
-                    && self.inner.go_first()
+                    && self.inner[tenant as usize].go_first()
                     && self.layout.is_inner(group, i as usize, prompt, branch)
             };
             let keep = keep.or_else(|| is_inner().then(|| Keep::forever(INNER_PRIORITY)));
