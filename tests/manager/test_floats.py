@@ -14,7 +14,7 @@ from kvframe.testing.spy import Watch, spied
 
 from .helpers import cached, manager, registry
 
-NAMES = {"block", "parent", "session", "request_class", "key"}
+NAMES = {"block", "parent", "session", "tenant", "request_class", "key"}
 Seen = list[dict[str, npt.NDArray[Any]]]
 
 

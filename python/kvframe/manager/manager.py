@@ -595,7 +595,6 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     def __repr__(self) -> str:
         free, cached, referenced, total = self.counts()
         policy, running = self.inspect.resolved.eviction.name, len(self.inspect.running())
-        return (
-            f"KVCacheManager({policy}, {total} blocks of {self.block_size} tokens: {free} free, "
-            f"{cached} cached, {referenced} referenced; {running} running)"
-        )
+        sizes = f"{total} blocks of {self.block_size} tokens"
+        states = f"{free} free, {cached} cached, {referenced} referenced; {running} running"
+        return f"KVCacheManager({policy}, {sizes}: {states})"

@@ -196,6 +196,9 @@ pub trait Eviction: Consulted + Send {
         false
     }
 
+    /// The caller may make blocks findable without saying which one they follow: then the policy may infer it.
+    fn infer_parents(&mut self) {}
+
     /// How many blocks there will be, and of how many tokens. The caller: says so before the first event, and
     /// before the pool changes its size.
     ///

@@ -109,7 +109,8 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::PolicyRefused`].
-    pub fn new(capacity: u32, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+    pub fn new(capacity: u32, block_size: u32, mut policy: Box<dyn Eviction>) -> Result<Self> {
+        policy.infer_parents();
         let mut tier = Self {
             pool: Pool::new(capacity, false),
             policy,

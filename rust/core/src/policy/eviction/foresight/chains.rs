@@ -1,4 +1,4 @@
-//! Which block follows which, where nobody tells: an engine names the blocks of a sequence in the order
+//! Which block follows which, where it is not told: an engine names the blocks of a sequence in the order
 //! of its prompt when the last owner leaves them.
 //!
 //! A prefix is found from its start on, so that a block is worth nothing without the one before it. A
@@ -26,6 +26,8 @@ const ONE: u32 = 2;
 /// All of them; empty while parents are told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chains {
+    /// Whether any are inferred.
+    pub is_on: bool,
     links: Vec<Link>,
 }
 
@@ -40,11 +42,11 @@ impl Chains {
         self.links.get(block as usize).is_none_or(|link| link.followers < ONE)
     }
 
-    /// Each of `blocks`, which nobody owns any more, follows the one named before it, if it stands
+    /// Each of `blocks`, which have no owner any more, follows the one named before it, if it stands
     /// just behind it.
     pub fn infer(&mut self, blocks: &[BlockId], pool: &Pool) {
         let told = |&block: &BlockId| pool.parent(block) != NIL || pool.depth(block) == 0;
-        if blocks.last().is_none_or(told) {
+        if !self.is_on || blocks.last().is_none_or(told) {
             return;
         }
         let most = blocks.iter().copied().max().unwrap_or(0);
@@ -164,13 +166,14 @@ mod tests {
 
     #[test]
     fn told_parents_leave_nothing_to_infer() {
-        let (mut chains, mut pool) = (Chains::default(), Pool::new(2, false));
+        let (mut chains, mut pool) =
+            (Chains { is_on: true, ..Chains::default() }, Pool::new(2, false));
         let blocks = [pool.take(0).expect("free"), pool.take(0).expect("free")];
         pool.publish(blocks[0], Key(1 << 64), NIL, 0);
         pool.publish(blocks[1], Key(2 << 64), blocks[0], 1);
         chains.infer(&blocks, &pool);
         assert!(!chains.are_known());
-        // Without a place nobody knows that one stands behind the other.
+        // Without a place it is not known that one stands behind the other.
         pool.unpublish(blocks[1]);
         pool.publish(blocks[1], Key(3 << 64), NIL, 0);
         chains.infer(&blocks, &pool);

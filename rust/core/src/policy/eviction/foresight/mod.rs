@@ -258,7 +258,7 @@ impl Foresight {
     /// just before it in the prompt.
     fn parent(&self, block: BlockId, pool: &Pool) -> BlockId {
         let told = pool.parent(block);
-        if told != NIL {
+        if told != NIL || !self.chains.is_on {
             return told;
         }
         let before = |&last: &BlockId| pool.is_findable(last) && is_next(last, block, pool);
@@ -327,6 +327,10 @@ impl Eviction for Foresight {
 
     fn wants_keys(&self) -> bool {
         true
+    }
+
+    fn infer_parents(&mut self) {
+        self.chains.is_on = true;
     }
 
     fn size(&mut self, _: u32, block_size: u32) -> Result<(), String> {
