@@ -129,6 +129,17 @@ impl RouterTable {
     }
 }
 
+const ORDERS: [(&str, QueueOrder); 5] = [
+    ("fcfs", QueueOrder::Fcfs),
+    ("priority", QueueOrder::Priority),
+    ("shortest", QueueOrder::Shortest),
+    ("longest-prefix", QueueOrder::LongestPrefix),
+    ("fewest-uncached", QueueOrder::FewestUncached),
+];
+
+const PREEMPTIONS: [(&str, Preemption); 3] =
+    [("recompute", Preemption::Recompute), ("swap", Preemption::Swap), ("auto", Preemption::Auto)];
+
 fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == asked);
     found.map(|&(_, value)| value).ok_or_else(|| {
@@ -173,22 +184,10 @@ pub fn serve<'py>(
     time_factor: f64,
     every_step: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let orders = [
-        ("fcfs", QueueOrder::Fcfs),
-        ("priority", QueueOrder::Priority),
-        ("shortest", QueueOrder::Shortest),
-        ("longest-prefix", QueueOrder::LongestPrefix),
-        ("fewest-uncached", QueueOrder::FewestUncached),
-    ];
-    let preemptions = [
-        ("recompute", Preemption::Recompute),
-        ("swap", Preemption::Swap),
-        ("auto", Preemption::Auto),
-    ];
     let server = ServerOptions {
         max_num_seqs,
         max_num_batched_tokens,
-        order: named(py, "order", order, &orders)?,
+        order: named(py, "order", order, &ORDERS)?,
         priorities,
         tenants: tenants::count(core)? > 0,
         shares,
@@ -197,7 +196,7 @@ pub fn serve<'py>(
         one_at_a_time,
         cache_generated,
         tell_next_use,
-        preemption: named(py, "preemption", preemption, &preemptions)?,
+        preemption: named(py, "preemption", preemption, &PREEMPTIONS)?,
         preemption_order: named(py, "preemption_order", preemption_order, &PREEMPTION_ORDERS)?,
         join,
         speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
