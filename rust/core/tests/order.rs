@@ -12,7 +12,7 @@ use kvframe_core::retention::{DEFAULT_PRIORITY, Decay, Keep, Retention, TokenRan
 use kvframe_core::sequence::Meta;
 use kvframe_core::{BlockId, Key, NIL, Options, Request, SeqId};
 
-use common::{SIZE, build, request};
+use common::{Dice, SIZE, build, request};
 
 /// What the twin knows of a block.
 #[derive(Debug, Clone, Default)]
@@ -212,17 +212,6 @@ impl Twin {
         } else {
             self.join(e.block, e.tick);
         }
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
     }
 }
 

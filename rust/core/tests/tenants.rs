@@ -3,6 +3,8 @@
 //! `TENANT_REQUESTS=1000000 cargo test --release -p kvframe-core --test tenants -- --nocapture whatever` does as
 //! many requests of others, under every policy, and prints what it counted.
 
+mod common;
+
 use kvframe_core::manager::{AllocStatus, PreemptionOrder};
 use kvframe_core::policy::{
     self, Consult, Eviction, External, PolicyOptions, Subscriptions, admission,
@@ -12,24 +14,13 @@ use kvframe_core::sequence::Meta;
 use kvframe_core::tenants::{Amount, PerTenant, PerTenantAdmission, Tenant};
 use kvframe_core::{Error, Group, GroupKind, Manager, Options, Request, Result, SeqId};
 
+use common::Dice;
+
 const A: &[u8] = b"a";
 const B: &[u8] = b"b";
 
 fn tenant(name: &[u8], floor: u32, quota: Option<u32>) -> Tenant {
     Tenant { name: name.to_vec(), floor: Amount::Blocks(floor), quota: quota.map(Amount::Blocks) }
-}
-
-/// A generator of numbers that is the same everywhere (xorshift).
-#[derive(Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
 }
 
 /// A policy outside the core that names the same victims as if it wished its tenant ill: the newest first.

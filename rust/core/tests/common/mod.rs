@@ -1,4 +1,4 @@
-//! What every test of the core needs: managers, prompts, and a picture of all that can be seen.
+//! What every test of the core needs: managers, prompts, dice, and a picture of all that can be seen.
 #![allow(dead_code)]
 
 use kvframe_core::events::{Event, Kind};
@@ -79,6 +79,20 @@ pub fn found(m: &Manager, tokens: &[u32]) -> u32 {
 /// The block table of a sequence's first group.
 pub fn table(m: &Manager, seq: SeqId) -> Vec<BlockId> {
     m.sequence(seq).expect("live").tables[0].to_vec()
+}
+
+/// Numbers of a seed that are the same everywhere (xorshift).
+#[derive(Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
 }
 
 type Columns = (State, u32, u32, Key, BlockId, u32, u32, u8, bool);
