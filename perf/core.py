@@ -17,7 +17,7 @@ from typing import Any
 from perf import blocks, decode, hashing, memory, radix, router, serving
 from perf.measure import Sample
 from perf.peers import Peer, PeerError
-from perf.results import save, warn_debug
+from perf.results import command_line, save, warn_debug
 from perf.table import short, table
 from perf.work import Work
 
@@ -96,18 +96,14 @@ def show(rows: list[dict[str, Any]]) -> str:
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m perf.core", description=__doc__)
+    parser = command_line("core", __doc__, prints="a list of objects")
     names = [work.name for work in WORKS]
-    parser.add_argument("--json", action="store_true", help="print a list of objects")
     parser.add_argument("--only", action="append", choices=names, metavar="WORK", help="repeatable")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
     parser.add_argument(
         "--beside",
         metavar="CHECKOUT",
         help="another build's, with its .venv: it is the peer; exit status 1 if it is 1.05x faster",
     )
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-core.json")
     return parser.parse_args()
 
 

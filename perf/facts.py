@@ -9,7 +9,6 @@ bootstrap interval over sessions, which holds for all changes of a cell at once,
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -24,9 +23,9 @@ from kvframe.bench.bootstrap import drawn_rates, simultaneous
 from kvframe.bench.traces import load
 from kvframe.flat import Access, TierPolicy, resolve
 from perf.cells import small
-from perf.results import warn_debug
+from perf.pages import write_page
 from perf.sessions import Turns, turns_of
-from perf.table import table, write
+from perf.table import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "other-engines.md"
 
@@ -133,27 +132,19 @@ def _told(
     return told
 
 
-def main() -> int:
-    """Measure, print, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m perf.facts", description=__doc__)
-    parser.add_argument("--trace", help="one alone, and only printed")
-    asked = parser.parse_args()
-    warn_debug()
+def measured(only: str | None) -> str:
+    """The table, of one trace or of all."""
     columns = {}
     for name in ("conversation", "synthetic", "agent"):
-        if asked.trace not in (None, name):
+        if only not in (None, name):
             continue
         for capacity in small(name)[-2:]:
             columns[f"{name}, {capacity:,}"] = cell(name, capacity)
             print(f"{name}, {capacity:,} blocks: done", file=sys.stderr)
     keys = [(policy, fact) for policy, facts in GOES_BY.items() for fact in facts]
     lines = [[*key, *(found[key] for found in columns.values())] for key in keys]
-    told = table(["policy", "without", *columns], lines)
-    print(told)
-    if asked.trace is None:
-        write(PAGE, "perf.facts", told)
-    return 0
+    return table(["policy", "without", *columns], lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    write_page(PAGE, "perf.facts", __doc__, measured)

@@ -9,7 +9,6 @@ stands in docs/how-to/retention.md.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from kvframe.bench.bootstrap import drawn_rates
 from kvframe.bench.traces import load
 from kvframe.policies import NO_NEXT_USE
 from kvframe.retention import DEFAULT_PRIORITY
-from perf.results import warn_debug
+from perf.pages import write_page
 from perf.sessions import NONE, Turns, turns_of
-from perf.table import table, write
+from perf.table import table
 from perf.workloads import SIZE, made, rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "retention.md"
@@ -172,27 +171,19 @@ def closed(trace: _core.Trace, capacity: int) -> dict[str, str]:
     return told | {name: f"{100 * rates[at]:.1f} %" for at, name in enumerate(("lru", "opt"))}
 
 
-def main() -> int:
-    """Measure, print, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m perf.hints", description=__doc__)
-    parser.add_argument("--trace", help="one alone, and only printed")
-    asked = parser.parse_args()
-    warn_debug()
+def measured(only: str | None) -> str:
+    """The table, of one trace or of all."""
     columns = {}
     for name, trace, capacity in cells():
-        if asked.trace in (None, name):
+        if only in (None, name):
             columns[f"{name}, {capacity:,}"] = closed(trace, capacity)
             print(f"{name}, {capacity:,} blocks: done", file=sys.stderr)
     lines = [
         [what, *(found[what] for found in columns.values())]
         for what in columns[next(iter(columns))]
     ]
-    told = table(["hits, or % of the gap closed", *columns], lines)
-    print(told)
-    if asked.trace is None:
-        write(PAGE, "perf.hints", told)
-    return 0
+    return table(["hits, or % of the gap closed", *columns], lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    write_page(PAGE, "perf.hints", __doc__, measured)

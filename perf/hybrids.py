@@ -15,8 +15,9 @@ from typing import Any
 
 from kvframe import _core
 from kvframe.bench.traces import load
+from perf.pages import write
 from perf.results import warn_debug
-from perf.table import table, write
+from perf.table import table
 from perf.workloads import SIZE, Ids, Prompts, made, rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "groups.md"

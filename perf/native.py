@@ -8,7 +8,6 @@ own, so other load does not count, but for what it does to caches.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import shutil
@@ -28,7 +27,7 @@ from kvframe.config import Chosen
 from kvframe.native import CAPSULE, NativePolicy, include_dir
 from kvframe.registry import Loaded
 from perf.measure import Sample, quiet
-from perf.results import save, warn_debug
+from perf.results import command_line, save, warn_debug
 from perf.table import short, table
 
 NANO = 1e9
@@ -160,12 +159,7 @@ def show(rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(prog="python -m perf.native", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print an array of rows")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-native.json")
-    asked = parser.parse_args()
+    asked = command_line("native", __doc__, prints="an array of rows").parse_args()
     warn_debug()
     with TemporaryDirectory() as folder:
         rows = measured(asked.quick, asked.rounds, compiled(Path(folder)))

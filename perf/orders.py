@@ -14,8 +14,9 @@ from pathlib import Path
 
 from kvframe.bench.server.cells import LAST_ADMITTED, ServerCell, simulate
 from kvframe.bench.server.job import ServerJob, ServerRequest
+from perf.pages import write
 from perf.results import warn_debug
-from perf.table import short, table, write
+from perf.table import short, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "simulate-a-server.md"
 CAPACITIES = {"conversation": "8000", "synthetic": "2000", "agent": "4000"}

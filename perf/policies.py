@@ -9,7 +9,6 @@ under a policy in Python, one call of its `score` a decision.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -32,7 +31,7 @@ from kvframe.policies import BatchedEviction, Candidates
 from kvframe.registry import Loaded
 from perf.measure import MICRO, Sample, per_call, quiet
 from perf.native import compiled, compiler, manager
-from perf.results import save, warn_debug
+from perf.results import command_line, save, warn_debug
 from perf.table import short, table
 
 STEP = 200.0
@@ -317,13 +316,7 @@ def show(
 
 def main() -> int:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(prog="python -m perf.policies", description=__doc__)
-    parser.add_argument(
-        "--json", action="store_true", help="print an object: costs, rates, replays, floor"
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-policies.json")
+    parser = command_line("policies", __doc__, prints="an object: costs, rates, replays, floor")
     parser.add_argument("--trace", default="conversation", help="shipped name or file")
     parser.add_argument("--capacity", action="append", type=int, help="blocks; repeatable")
     asked = parser.parse_args()

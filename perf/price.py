@@ -8,7 +8,6 @@ or the first eviction costs more than ``FIRST`` µs beyond lru's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -20,7 +19,7 @@ from kvframe import CacheConfig, Config, EvictionConfig, KVCacheManager, _core
 from kvframe.bench.traces import load
 from perf.cells import CAPACITIES
 from perf.measure import MICRO, quiet
-from perf.results import save, warn_debug
+from perf.results import command_line, save, warn_debug
 from perf.table import table
 
 VICTIMS, SIZE = 64, 16
@@ -128,12 +127,7 @@ def show(costs: list[dict[str, Any]], took: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Measure, print, save, judge."""
-    parser = argparse.ArgumentParser(prog="python -m perf.price", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print an object: victims, replays")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-price.json")
-    asked = parser.parse_args()
+    asked = command_line("price", __doc__, prints="an object: victims, replays").parse_args()
     warn_debug()
     costs = victims(asked.rounds, asked.quick)
     took = replays(asked.rounds, asked.quick)

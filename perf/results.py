@@ -1,7 +1,8 @@
-"""Result files: perf/results/DATE-WHAT.json, with the machine, the versions and the command."""
+"""What measurements are asked with, and their files: perf/results/DATE-WHAT.json."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -19,6 +20,25 @@ def warn_debug() -> None:
     """Say on stderr if the core is a debug build."""
     if warning := debug_warning():
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def command_line(
+    what: str, about: str | None, prints: str, rounds: int = 5
+) -> argparse.ArgumentParser:
+    """What a measurement is asked with: for JSON, how many rounds, how large, and to be kept.
+
+    Args:
+        what: The module's name in perf.
+        about: Its docstring.
+        prints: What ``--json`` prints.
+        rounds: How many, if it is not said.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m perf.{what}", description=about)
+    parser.add_argument("--json", action="store_true", help=f"print {prints}")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
+    parser.add_argument("--save", action="store_true", help=f"write perf/results/DATE-{what}.json")
+    return parser
 
 
 def save(what: str, peers: list[str], rows: Any, **more: Any) -> Path:

@@ -9,7 +9,6 @@ the manager counts as KV work; the whole loop is timed, too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from perf.measure import quiet
-from perf.results import save, warn_debug
+from perf.results import command_line, save, warn_debug
 from perf.scheduler import Scheduler
 from perf.table import short, table
 
@@ -57,12 +56,8 @@ def show(rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(prog="python -m perf.steps", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print an object a round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = command_line("steps", __doc__, prints="an object a round", rounds=3)
     parser.add_argument("--steps", type=int, default=4_000)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all")
-    parser.add_argument("--save", action="store_true", help="write perf/results/DATE-steps.json")
     asked = parser.parse_args()
     warn_debug()
     size = (400, 16) if asked.quick else (asked.steps, 256)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -23,11 +22,3 @@ def short(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def write(page: Path, module: str, told: str) -> None:
-    """Put what a module measured into a page, between the two comments that name the module."""
-    begin, end = f"<!-- written by: python -m {module} -->\n", "<!-- to here -->\n"
-    before, rest = page.read_text("utf-8").split(begin)
-    after = rest.split(end, 1)[1]
-    page.write_text(f"{before}{begin}\n{told}\n\n{end}{after}", "utf-8")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from perf.pages import write
 from perf.sessions import NONE, turns_of
-from perf.table import write
 from perf.workloads import SIZE, made, rows
 
 from kvframe import _core
