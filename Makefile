@@ -34,6 +34,8 @@ CLIPPY := PYO3_PYTHON='$(CURDIR)/$(BIN)/python' cargo clippy --quiet --locked
 CLEAN_ENV := env -u PYTHONPATH -u CONDA_PREFIX VIRTUAL_ENV='$(CURDIR)/$(VENV)'
 # Python compiles the modules that are imported; pip would compile 80 MB of them.
 export PIP_NO_COMPILE := 1
+# Where this is set, every process that a test starts would compile all of kvframe anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup bench check test test-rust test-python test-slow test-all soak lint lint-rust lint-python \
 	mutants instructions instructions-record fuzz stubs clean

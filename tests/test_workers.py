@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,15 @@ def test_a_worker_that_hangs_fails_its_test() -> None:
     never.set()
 
 
-def calls(tree: ast.AST, *names: str) -> list[ast.Call]:
-    """Calls of these names, however they are reached."""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [call for call in found if ast.unparse(call.func).split(".")[-1] in names]
+@cache
+def calls(path: Path) -> list[ast.Call]:
+    """All of a file."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+
+
+def called(call: ast.Call) -> str:
+    """The last name of what is called, however it is reached."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
 
 
 @pytest.mark.scenario("F29")
@@ -59,8 +65,8 @@ def test_tests_run_no_bare_threads() -> None:
         f"{path.relative_to(TESTS.parent)}:{call.lineno}"
         for path in FILES
         if path.name != "workers.py"
-        for call in calls(ast.parse(path.read_text()), "Thread")
-        if any(keyword.arg == "target" for keyword in call.keywords)
+        for call in calls(path)
+        if called(call) == "Thread" and any(keyword.arg == "target" for keyword in call.keywords)
     ]
     assert not bare, f"use tests.workers: {', '.join(bare)}"
 
@@ -70,8 +76,8 @@ def test_tests_look_at_how_a_child_process_ended() -> None:
     unseen = []
     for path in FILES:
         text = path.read_text()
-        for call in calls(ast.parse(text), "run"):
-            if ast.unparse(call.func) != "subprocess.run":
+        for call in calls(path):
+            if called(call) != "run" or ast.unparse(call.func) != "subprocess.run":
                 continue
             check = [ast.unparse(k.value) for k in call.keywords if k.arg == "check"]
             # A helper hands the outcome on, to a caller that looks.

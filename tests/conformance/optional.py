@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 SKIPS = ("pytest.skip", "pytest.importorskip")
 MARKS = ("pytest.mark.skip", "pytest.mark.skipif")
+LAST = {name.rpartition(".")[2] for name in (*SKIPS, *MARKS)}
 TOOLS = frozenset({"compiler"})
 """Helpers that skip without a tool which CI has: a C compiler."""
 
@@ -76,7 +77,11 @@ def read(path: Path, root: Path) -> Module:
 def skips(node: ast.AST) -> bool:
     """Whether a piece of source skips by itself, and not for want of one of `PROGRAMS` alone."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-    named = [(ast.unparse(call.func), call) for call in calls]
+    named = [
+        (ast.unparse(call.func), call)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in LAST
+    ]
     return any(
         name in SKIPS or (name in MARKS and not (call.args and _lacks_program(call.args[0])))
         for name, call in named
@@ -91,15 +96,16 @@ def used(
     path: Path, module: Module, node: Definition, modules: dict[Path, Module]
 ) -> Iterator[tuple[Path, str]]:
     """Helpers and fixtures that a definition names."""
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    named = (n for n in ast.walk(node) if isinstance(n, ast.Name | ast.arg))
+    names = {n.id if isinstance(n, ast.Name) else n.arg for n in named}
+    conftests = (folder / "conftest.py" for folder in path.parents)
+    above = [conftest for conftest in conftests if conftest in modules]
     for name in names:
         if name in module.definitions:
             yield path, name
         elif name in module.imported:
             yield module.imported[name]
-        for folder in path.parents:
-            conftest = folder / "conftest.py"
-            if conftest in modules and name in modules[conftest].definitions:
+        for conftest in above:
+            if name in modules[conftest].definitions:
                 yield conftest, name
                 break

@@ -12,17 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kvframe.registry import Registry
+from kvframe.policies import builtin
 
 from .peer import GUESTS, HERE, Peer, guest
 
-BUILTIN = [
-    row.name
-    for row in Registry().list()
-    if row.kind == "eviction"
-    and row.way == "builtin"
-    and not Registry().eviction(row.name).descriptor.replay_only
-]
+BUILTIN = [policy.name for policy in builtin.BUILTIN if not policy.replay_only]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "lmcache"])

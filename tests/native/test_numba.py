@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
-from numba import cfunc, types
+from numba import types
 
 from kvframe import KVCacheManager, _core
 from kvframe.bench.traces import load
@@ -23,8 +24,12 @@ MANY = 2**31
 carray: Any = numba.carray  # type: ignore[attr-defined]
 
 
-@cfunc(SIGNATURES["score"])
-def frequent(state: Any, memory: Any, now: int, n: int, columns: Any, out: Any) -> int:
+def compiled(*functions: Callable[..., int]) -> dict[str, Any]:
+    """Each for the verb of its name. A decorator would compile where tests are only collected."""
+    return {f.__name__: numba.cfunc(SIGNATURES[f.__name__])(f) for f in functions}
+
+
+def score(state: Any, memory: Any, now: int, n: int, columns: Any, out: Any) -> int:
     """Fewest uses first, then least recently used: the built-in lfu."""
     uses = carray(columns[USES], n, np.uint32)
     last_use = carray(columns[LAST_USE], n, np.uint64)
@@ -42,7 +47,7 @@ def test_every_signature_compiles() -> None:
 def test_a_score_by_columns_is_the_built_in_lfu() -> None:
     trace = load("conversation").trace
     policy = NativePolicy.of_functions(
-        {"score": frequent}, abi=(1, 0), wants=["uses", "last_use"], window=0
+        compiled(score), abi=(1, 0), wants=["uses", "last_use"], window=0
     )
     made = driver(found(lambda: policy), Terms(trace.block_size))
     ours = _core.replay(trace, made, 2_000, "engine")
@@ -52,7 +57,6 @@ def test_a_score_by_columns_is_the_built_in_lfu() -> None:
         assert ours[key] == lfu[key]
 
 
-@cfunc(SIGNATURES["insert"])
 def insert(
     state: Any, memory: Any, now: int, n: int, blocks: Any, parents: Any, depths: Any, keys: Any,
     use: Any,
@@ -68,7 +72,6 @@ def insert(
     return 0
 
 
-@cfunc(SIGNATURES["on_evictable"])
 def on_evictable(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     rows = carray(memory, MANY, BLOCK)
     for i in range(n):
@@ -76,7 +79,6 @@ def on_evictable(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     return 0
 
 
-@cfunc(SIGNATURES["acquire"])
 def acquire(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     rows = carray(memory, MANY, BLOCK)
     for i in range(n):
@@ -84,13 +86,11 @@ def acquire(state: Any, memory: Any, now: int, n: int, blocks: Any) -> int:
     return 0
 
 
-@cfunc(SIGNATURES["remove"])
 def remove(state: Any, memory: Any, now: int, block: int, why: int) -> int:
     carray(memory, MANY, BLOCK)[block].exposed = 0
     return 0
 
 
-@cfunc(SIGNATURES["victim"])
 def victim(state: Any, memory: Any, now: int) -> int:
     """The exposed block that became findable first, of eight there are."""
     rows = carray(memory, MANY, BLOCK)
@@ -102,12 +102,8 @@ def victim(state: Any, memory: Any, now: int) -> int:
 
 
 def test_an_order_in_the_cores_memory_is_the_built_in_fifo() -> None:
-    functions: dict[str, Any] = {
-        "insert": insert, "on_evictable": on_evictable, "acquire": acquire,
-        "remove": remove, "victim": victim,
-    }  # fmt: skip
     policy = NativePolicy.of_functions(
-        functions,
+        compiled(insert, on_evictable, acquire, remove, victim),
         abi=(1, 0),
         wants=["depths"],
         block_bytes=BLOCK.itemsize,

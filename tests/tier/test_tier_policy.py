@@ -16,17 +16,11 @@ from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.errors import CapacityError, ConfigError, UsageError
 from kvframe.flat import Access, TierPolicy
-from kvframe.policies import BatchedEviction, Candidates
+from kvframe.policies import BatchedEviction, Candidates, builtin
 from kvframe.registry import Registry
 from kvframe.registry.descriptors import EvictionPolicy
 
-BUILTIN = [
-    row.name
-    for row in Registry().list()
-    if row.kind == "eviction"
-    and row.way == "builtin"
-    and not Registry().eviction(row.name).descriptor.replay_only
-]
+BUILTIN = [policy.name for policy in builtin.BUILTIN if not policy.replay_only]
 MADE: list[OldestFirst] = []
 
 
