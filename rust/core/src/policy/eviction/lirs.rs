@@ -64,13 +64,14 @@ impl Lirs {
     }
 
     /// Whether what was used then for the last time is in the stack.
-    fn is_recent(&self, last: u64) -> bool {
-        self.short.first().is_none_or(|(_, rank)| last > (rank >> 32) as u64)
+    fn is_recent(&mut self, last: u64) -> bool {
+        self.short.first().is_none_or(|(_, first)| last > first)
     }
 
     fn promote(&mut self, block: BlockId, view: View<'_>) {
-        self.columns[block as usize].class = SHORT as u8;
-        self.short.put(block, self.rank(block, view));
+        let column = &mut self.columns[block as usize];
+        column.class = SHORT as u8;
+        self.short.put(block, column.last, view.pool.depth(block));
     }
 }
 

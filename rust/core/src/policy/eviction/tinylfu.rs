@@ -80,11 +80,11 @@ impl WTinyLfu {
 
     fn enter(&mut self, block: BlockId, class: usize, since: u64, view: View<'_>) {
         self.columns[block as usize] = Column { class: class as u8, since };
-        let rank = self.rank(block, view);
+        let depth = view.pool.depth(block);
         match class {
-            WINDOW => self.window.put(block, rank),
+            WINDOW => self.window.put(block, since, depth),
             PROBATION => self.probation += 1,
-            _ => self.protected.put(block, rank),
+            _ => self.protected.put(block, since, depth),
         }
     }
 

@@ -64,9 +64,10 @@ impl Classes for SlruLists {
     }
 
     fn release(&mut self, block: BlockId, view: View<'_>) {
-        self.columns[block as usize].since = self.turns.at(view.now);
+        let since = self.turns.at(view.now);
+        self.columns[block as usize].since = since;
         if self.class(block) == PROTECTED {
-            self.protected.put(block, self.rank(block, view));
+            self.protected.put(block, since, view.pool.depth(block));
         }
     }
 
