@@ -217,15 +217,12 @@ impl Sequence {
     ///
     /// # Errors
     /// [`Error::Invalid`] where the request came as keys.
+    #[inline]
     pub fn check_tokens(&self, what: &'static str, count: usize) -> Result<()> {
         if count == 0 || self.tokens.len() == self.known() as usize {
             return Ok(());
         }
-        Err(Error::Invalid {
-            what,
-            value: count.to_string(),
-            limit: "the request came as keys; its tokens are not known".into(),
-        })
+        Err(tokens_unknown(what, count))
     }
 
     /// Becomes what `other` is, in its own buffers.
@@ -287,8 +284,19 @@ impl Sequence {
 
 /// What `from` has, in the buffer of `to`.
 fn refilled<T: Clone>(to: &mut Vec<T>, from: &Vec<T>) -> Vec<T> {
-    to.clone_from(from);
+    // Most of these are empty in most sequences.
+    if from.is_empty() {
+        to.clear();
+    } else {
+        to.clone_from(from);
+    }
     std::mem::take(to)
+}
+
+#[cold]
+fn tokens_unknown(what: &'static str, count: usize) -> Error {
+    let limit = "the request came as keys; its tokens are not known".into();
+    Error::Invalid { what, value: count.to_string(), limit }
 }
 
 /// Refuses a commit past the first `filled` tokens, whose ids are known.

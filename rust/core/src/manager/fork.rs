@@ -24,15 +24,10 @@ impl Manager {
     }
 
     /// Whether `seq` may be forked with so many tokens computed, of so many with slots.
+    #[inline]
     pub(super) fn check_fork(&self, seq: SeqId, committed: u32, len: u32) -> Result<()> {
-        if self.steps_matter() && committed < len {
-            return Err(Error::Invalid {
-                what: "fork",
-                value: seq.to_string(),
-                limit: format!(
-                    "{len} tokens have slots and {committed} are computed: cut it to those first"
-                ),
-            });
+        if committed < len && self.steps_matter() {
+            return Err(not_computed(seq, committed, len));
         }
         Ok(())
     }
@@ -152,4 +147,11 @@ impl Manager {
         });
         Ok(partial.map(|(group, (reach, _))| (group, (len / reach.span) as usize)).collect())
     }
+}
+
+#[cold]
+fn not_computed(seq: SeqId, committed: u32, len: u32) -> Error {
+    let limit =
+        format!("{len} tokens have slots and {committed} are computed: cut it to those first");
+    Error::Invalid { what: "fork", value: seq.to_string(), limit }
 }

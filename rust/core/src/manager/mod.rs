@@ -228,12 +228,14 @@ impl Manager {
     }
 
     /// Refuses what needs more blocks than a tenant can have; `acquired` cached blocks are spoken for.
+    #[inline]
     fn check_room(&mut self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
         let room = self.room_for(needed, acquired, tenant);
         room.inspect_err(|error| self.count_refusal(error, tenant))
     }
 
     /// [`Self::check_room`] without counting a refusal.
+    #[inline]
     fn room_for(&self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
         if self.capacity.is_asleep() {
             return Err(Error::Asleep);

@@ -2,6 +2,7 @@
 
 use super::{BlockId, DUPLICATED, NIL, Pool, State, WAITS};
 use crate::hash::Key;
+use crate::tenants::Ledger;
 
 /// From a block to its neighbour in the pool.
 const FORWARD: BlockId = 1;
@@ -159,10 +160,8 @@ impl Pool {
             return false;
         }
         self.cached += blocks.len() as u32;
-        if let Some(ledger) = &mut self.ledger {
-            for &block in blocks {
-                ledger.cached(block);
-            }
+        if self.ledger.is_some() {
+            self.note_all(blocks, Ledger::cached);
         }
         true
     }

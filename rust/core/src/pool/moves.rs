@@ -67,20 +67,19 @@ impl Pool {
         Some(id)
     }
 
-    /// Pending without an owner → Pending with one, as if it had been free in between.
+    /// Pending without an owner → Pending with one, as if it had been free in between. Whose it is by now
+    /// the caller says to the ledger.
     #[inline]
     pub fn retake(&mut self, block: BlockId, group: u8) {
-        self.free_again(block);
+        self.renew(block);
         self.blocks[block as usize] = Block { refs: 1, state: State::Pending, group, ..UNUSED };
-        self.note_retaken(block);
     }
 
-    /// Pending without an owner → Lent, as if it had been free in between.
+    /// The same → Lent.
     #[inline]
     pub fn relend(&mut self, block: BlockId) {
-        self.free_again(block);
+        self.renew(block);
         self.blocks[block as usize] = LENT;
-        self.note_retaken(block);
     }
 
     /// Free → Lent for all of `out`, which must not be more than there are.
@@ -97,10 +96,8 @@ impl Pool {
             *slot = self.create();
             self.blocks[*slot as usize] = LENT;
         }
-        if let Some(ledger) = &mut self.ledger {
-            for &block in out.iter() {
-                ledger.took(block);
-            }
+        if self.ledger.is_some() {
+            self.note_all(out, Ledger::took);
         }
     }
 
@@ -126,6 +123,17 @@ impl Pool {
             self.came_back(block);
         }
         first
+    }
+
+    /// [`Self::share`] of a block that has an owner.
+    #[inline]
+    pub fn share_owned(&mut self, block: BlockId) {
+        let b = &mut self.blocks[block as usize];
+        debug_assert_ne!(b.refs, 0);
+        b.refs += 1;
+        if b.marks & WAITS != 0 {
+            self.came_back(block);
+        }
     }
 
     /// One owner less. `None` while there are others; else the state it is left in: Cached if it is
@@ -200,6 +208,7 @@ impl Pool {
     }
 
     /// Pending or Lent, without owners → Free; the id's next use has another generation.
+    #[inline]
     pub fn put_back(&mut self, block: BlockId) {
         self.free_again(block);
         self.free.push(block);
@@ -210,24 +219,20 @@ impl Pool {
 
     #[inline]
     fn free_again(&mut self, block: BlockId) {
-        let b = &mut self.blocks[block as usize];
-        debug_assert_eq!(b.refs, 0);
-        b.state = State::Free;
-        let generation = &mut self.generation[block as usize];
-        *generation = generation.wrapping_add(1);
+        self.renew(block);
+        self.blocks[block as usize].state = State::Free;
+    }
+
+    /// The next generation of an id without owners.
+    #[inline]
+    fn renew(&mut self, block: BlockId) {
+        debug_assert_eq!(self.blocks[block as usize].refs, 0);
+        bump(&mut self.generation[block as usize]);
     }
 
     #[inline]
     fn note_taken(&mut self, block: BlockId) {
         if self.ledger.is_some() {
-            self.note(block, Ledger::took);
-        }
-    }
-
-    #[inline]
-    fn note_retaken(&mut self, block: BlockId) {
-        if self.ledger.is_some() {
-            self.note(block, Ledger::freed);
             self.note(block, Ledger::took);
         }
     }
@@ -241,17 +246,28 @@ impl Pool {
         }
     }
 
-    /// Lent, without owners → Free, all of them; the first is taken again first.
-    pub fn put_all_back(&mut self, blocks: &[BlockId]) {
-        for &block in blocks {
-            debug_assert_eq!(self.blocks[block as usize].state, State::Lent);
-            self.free_again(block);
-        }
-        self.free.extend(blocks.iter().rev());
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_all(&mut self, blocks: &[BlockId], moved: fn(&mut Ledger, BlockId)) {
         if let Some(ledger) = &mut self.ledger {
             for &block in blocks {
-                ledger.freed(block);
+                moved(ledger, block);
             }
+        }
+    }
+
+    /// Lent, without owners → Free, all of them; the first is taken again first.
+    pub fn put_all_back(&mut self, blocks: &[BlockId]) {
+        let (column, generations) = (&mut self.blocks[..], &mut self.generation[..]);
+        for &block in blocks {
+            let b = &mut column[block as usize];
+            debug_assert_eq!((b.refs, b.state), (0, State::Lent));
+            b.state = State::Free;
+            bump(&mut generations[block as usize]);
+        }
+        self.free.extend(blocks.iter().rev());
+        if self.ledger.is_some() {
+            self.note_all(blocks, Ledger::freed);
         }
     }
 
@@ -294,4 +310,9 @@ impl Pool {
         self.waits.truncate(kept);
         self.free.retain(|&b| b < capacity);
     }
+}
+
+#[inline]
+fn bump(generation: &mut u32) {
+    *generation = generation.wrapping_add(1);
 }

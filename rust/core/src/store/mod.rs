@@ -196,17 +196,13 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
+    #[inline]
     pub(crate) fn check_room(&self, needed: u32, acquired: u32, tenant: u8) -> Result<()> {
         let all = self.available(tenant);
         let available = all.saturating_sub(acquired);
         // What is cached where others have a floor cannot be owned.
         if needed > available || acquired > all {
-            return Err(Error::NoCapacity {
-                needed: u64::from(needed) + u64::from(acquired.saturating_sub(all)),
-                available: u64::from(available),
-                total: u64::from(self.usable(tenant)),
-                coming: u64::from(self.pool.coming()),
-            });
+            return Err(self.no_room(needed, acquired, tenant));
         }
         if self.pool.ledger().is_some() {
             return self.check_tenants_ready(needed, acquired, tenant);
@@ -216,6 +212,17 @@ impl Store {
             return Err(Error::NeedVictims { n: short });
         }
         Ok(())
+    }
+
+    #[cold]
+    fn no_room(&self, needed: u32, acquired: u32, tenant: u8) -> Error {
+        let all = self.available(tenant);
+        Error::NoCapacity {
+            needed: u64::from(needed) + u64::from(acquired.saturating_sub(all)),
+            available: u64::from(all.saturating_sub(acquired)),
+            total: u64::from(self.usable(tenant)),
+            coming: u64::from(self.pool.coming()),
+        }
     }
 
     /// Gives `seq` a block: a free one, or else the next victim, which is evicted. `None` if no block may
@@ -245,17 +252,23 @@ impl Store {
     }
 
     /// The block that is evicted next, if any may.
+    #[inline]
     pub(crate) fn next_victim(&mut self) -> Option<BlockId> {
         if self.pool.cached() == 0 {
             return None;
         }
         let view = View { pool: &self.pool, now: self.now };
         let named = self.policy.victim(view).filter(|&b| self.pool.is_evictable(b));
+        named.or_else(|| self.any_victim())
+    }
+
+    /// Whatever a policy answers, the core finds a leaf: lowest id, so that logs repeat.
+    #[cold]
+    fn any_victim(&self) -> Option<BlockId> {
         if self.pool.ledger().is_some() {
-            return named;
+            return None;
         }
-        // Whatever a policy answers, the core finds a leaf: lowest id, so that logs repeat.
-        named.or_else(|| (0..self.pool.created()).find(|&b| self.pool.is_evictable(b)))
+        (0..self.pool.created()).find(|&b| self.pool.is_evictable(b))
     }
 
     /// Evicts a cached block that nothing findable follows, and frees it: room ahead of need.
@@ -266,11 +279,12 @@ impl Store {
     }
 
     /// [`Self::evict`] for a caller that takes the block at once: it is never on the free list.
+    #[inline]
     fn vacate(&mut self, victim: BlockId, cause: EvictionCause) {
         self.note_block(Kind::Evict, 0, victim, cause as u64);
         self.stats.evictions += 1;
-        self.count_loss(victim, cause);
         self.forget(victim, RemovalCause::Evicted);
+        self.count_loss(victim, cause);
     }
 
     /// The block under `key`, if `proof` does not say otherwise.

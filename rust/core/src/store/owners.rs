@@ -55,7 +55,7 @@ impl Store {
     #[inline]
     pub(crate) fn hold(&mut self, seq: SeqId, blocks: &[BlockId]) {
         for &block in blocks.iter().filter(|&&b| b != NIL) {
-            self.pool.share(block);
+            self.pool.share_owned(block);
         }
         self.note_blocks(Kind::Hold, seq, blocks.iter(), 0);
     }

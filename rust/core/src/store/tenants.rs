@@ -129,7 +129,7 @@ impl Store {
         parent != NIL && self.pool.ledger().is_some_and(other)
     }
 
-    /// `victim` is about to be evicted: for whose sake.
+    /// `victim` was evicted: for whose sake, and whose block it is from now on.
     #[inline]
     pub(super) fn count_loss(&mut self, victim: BlockId, cause: EvictionCause) {
         if self.pool.ledger().is_some() {
@@ -147,6 +147,10 @@ impl Store {
                 counts.evicted += 1;
             } else {
                 counts.evicted_for_others += 1;
+            }
+            if cause != EvictionCause::Ahead {
+                ledger.freed(victim);
+                ledger.took(victim);
             }
         }
     }

@@ -49,10 +49,15 @@ impl Manager {
     }
 
     /// A sequence has ended: it is promised nothing more.
+    #[inline]
     pub(in crate::manager) fn end_promise(&mut self, seq: SeqId) {
-        if self.promised.most.is_empty() {
-            return;
+        if !self.promised.most.is_empty() {
+            self.forget_promise(seq);
         }
+    }
+
+    #[cold]
+    fn forget_promise(&mut self, seq: SeqId) {
         if let Some(Promise { blocks, tenant }) = self.promised.most.remove(&seq) {
             self.promised.sum -= u64::from(blocks);
             self.store.promise(tenant, 0, blocks);

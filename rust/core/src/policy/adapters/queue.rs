@@ -195,6 +195,8 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_ranks() {
-        [1, 2, 40, 1_000, 20_000].into_iter().for_each(compare);
+        for most in [1, 2, 40, 1_000, 20_000] {
+            compare(most);
+        }
     }
 }
