@@ -13,11 +13,12 @@ from kvframe.registry.descriptors import (
     TraceForm,
     Way,
 )
-from kvframe.registry.hookspecs import hookimpl
+from kvframe.registry.hookspecs import PLUGIN_API, hookimpl
 from kvframe.registry.lookup import Loaded, PluginInfo, Registry
 
 __all__ = [
     "KINDS",
+    "PLUGIN_API",
     "AdmissionPolicy",
     "Descriptor",
     "EvictionPolicy",

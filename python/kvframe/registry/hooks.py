@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pluggy
 
+from kvframe.arguments import shown
 from kvframe.errors import PluginError
 from kvframe.registry import hookspecs
 from kvframe.registry.descriptors import DESCRIPTORS, Descriptor
@@ -36,14 +37,16 @@ def offers_of(
         Its descriptors, in the order of `HOOKS` and within each as it gave them.
 
     Raises:
-        PluginError: A hook is misspelt, takes unknown arguments, raises, or gives something that is
-            not its descriptor, or of a way that is kvframe's alone; or there is no hook at all.
+        PluginError: It needs a later plugin API. Or a hook is misspelt, takes unknown arguments,
+            raises, or gives something that is not its descriptor, or of a way that is kvframe's
+            alone; or there is no hook at all.
     """
     # Each plugin gets a plugin manager of its own. So nothing of a refused plugin stays registered,
     # a hook call reaches only this plugin, and the plugin need not be hashable.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
+        _check_version(holder)
         manager.register(holder, name=name)
         _check_spelling(manager, holder)
         for at, wrapper in enumerate(wrappers):
@@ -60,6 +63,18 @@ def wraps(holder: object) -> bool:
     """Whether some hook of ``holder`` is a wrapper, which goes around those of other plugins."""
     options = (getattr(getattr(holder, hook, None), "kvframe_impl", None) for hook in HOOKS)
     return any(found and (found["wrapper"] or found["hookwrapper"]) for found in options)
+
+
+def _check_version(holder: object) -> None:
+    needed = getattr(holder, "KVFRAME_PLUGIN_API", 1)
+    spoken = hookspecs.PLUGIN_API
+    if type(needed) is not int or needed < 1:
+        raise PluginError(f"KVFRAME_PLUGIN_API = {shown(needed)}: must be a number from 1 on")
+    if needed > spoken:
+        raise PluginError(
+            f"it is written for version {needed} of the plugin API, and this kvframe speaks "
+            f"{spoken}: install a newer kvframe"
+        )
 
 
 def _check_spelling(manager: pluggy.PluginManager, holder: object) -> None:

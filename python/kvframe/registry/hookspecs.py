@@ -28,6 +28,16 @@ from kvframe.registry.descriptors import (
 
 PROJECT = "kvframe"
 
+PLUGIN_API = 1
+"""The version of the plugin API: entry-point groups, hooks, descriptors, and the classes of
+`kvframe.policies`, `kvframe.tiers` and `kvframe.traces` that plugins derive from, with the columns
+that they are given.
+
+It counts up where a plugin that worked no longer would. A plugin that needs a later one than 1 says
+so beside its hooks, ``KVFRAME_PLUGIN_API = 2``, and a kvframe that does not speak it says that. The
+interface of compiled policies has a version of its own, `kvframe.native.ABI`.
+"""
+
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
