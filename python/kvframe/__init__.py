@@ -32,7 +32,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 try:
     from kvframe import _core
@@ -176,14 +177,16 @@ from kvframe.results import (
     VisibleRange as VisibleRange,
 )
 from kvframe.retention import Keep, Retention, TokenRange
-from kvframe.router import Reach as Reach
-from kvframe.router import RouterCounts as RouterCounts
-from kvframe.router import RouterIndex
-from kvframe.slots import Slot as Slot
-from kvframe.slots import SlotAllocation as SlotAllocation
-from kvframe.slots import SlotCache
-from kvframe.slots import SlotPin as SlotPin
-from kvframe.slots import SlotPinInfo as SlotPinInfo
+
+if TYPE_CHECKING:
+    from kvframe.router import Reach as Reach
+    from kvframe.router import RouterCounts as RouterCounts
+    from kvframe.router import RouterIndex
+    from kvframe.slots import Slot as Slot
+    from kvframe.slots import SlotAllocation as SlotAllocation
+    from kvframe.slots import SlotCache
+    from kvframe.slots import SlotPin as SlotPin
+    from kvframe.slots import SlotPinInfo as SlotPinInfo
 
 __all__ = [
     "AdmissionPolicy",
@@ -236,7 +239,25 @@ __all__ = [
 __version__: str = _core.__version__
 """The version of the package, as its compiled core says it."""
 
+_LATER = {
+    "Reach": "router",
+    "RouterCounts": "router",
+    "RouterIndex": "router",
+    "Slot": "slots",
+    "SlotAllocation": "slots",
+    "SlotCache": "slots",
+    "SlotPin": "slots",
+    "SlotPinInfo": "slots",
+}
+"""Modules that an engine may do without: imported when a name of theirs is asked for."""
+
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> NoReturn:
-        raise renamed.no_attribute("kvframe", name, renamed.MODULE)
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise renamed.no_attribute("kvframe", name, renamed.MODULE)
+        found = globals()[name] = getattr(import_module(f"kvframe.{_LATER[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

@@ -9,7 +9,7 @@ extension.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,7 @@ class NativePolicy:
 
 def include_dir() -> str:
     """The folder of ``kvframe_policy.h``, for a compiler's ``-I``."""
-    return str(resources.files("kvframe").joinpath("include"))
+    return str(Path(__file__).with_name("include"))
 
 
 def _address(name: str, given: object) -> int:

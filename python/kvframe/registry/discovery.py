@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import Distribution, EntryPoint, distributions, version
+from typing import TYPE_CHECKING
 
 from kvframe.registry.descriptors import KINDS, Kind
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 GROUPS: dict[str, Kind] = {f"kvframe.{kind}": kind for kind in KINDS}
 """Entry-point groups: one a kind, so that the kind of a policy is known before it is imported."""
@@ -102,7 +105,17 @@ def _load(entry: EntryPoint) -> object:
 
 def own_version() -> str:
     """The installed version of kvframe itself."""
+    from importlib.metadata import version
+
     return version("kvframe")
+
+
+def distributions() -> Iterable[Distribution]:
+    """Every installed package."""
+    # importlib.metadata brings the parsers of e-mail, which `import kvframe` need not wait for.
+    from importlib.metadata import distributions
+
+    return distributions()
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,19 @@
 | `snapshot` | everything a manager holds at one instant, also in words |
 """
 
-from kvframe.stats.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from kvframe.stats.log import EventLog
 from kvframe.stats.rates import BlockLifetimes, HitRates, Miss, Misses, MissReason
-from kvframe.stats.rebuild import Rebuild
-from kvframe.stats.redrive import redrive
 from kvframe.stats.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kvframe.stats.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
+    from kvframe.stats.rebuild import Rebuild
+    from kvframe.stats.redrive import redrive
 
 __all__ = [
     "AllBlocksCleared",
@@ -36,3 +43,20 @@ __all__ = [
     "Snapshot",
     "redrive",
 ]
+
+_LATER = {
+    "AllBlocksCleared": "blocks",
+    "BlockEvents": "blocks",
+    "BlockRemoved": "blocks",
+    "BlockStored": "blocks",
+    "Rebuild": "rebuild",
+    "redrive": "redrive",
+}
+"""What no manager needs: imported when it is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found
