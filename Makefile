@@ -12,6 +12,9 @@
 #   make instructions-record  rewrite that record, perf/instructions.toml
 #   make fuzz    look for inputs that break the core, ten minutes per target (FUZZ_SECONDS=...)
 #   make stubs   regenerate python/kvframe/_core.pyi from the Rust sources
+#   make licences  rewrite LICENSES-RUST.txt, after a change of Cargo.lock
+#   make dist    wheels for x86-64 and aarch64, source distributions, plugins and crates, into dist (HOME_URL=https://...)
+#   make dist-check  install what make dist built into clean environments, and use it
 #   make clean   remove .venv, target and the built extension
 
 PYTHON ?= python3
@@ -38,7 +41,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup bench check test test-rust test-python test-slow test-all soak lint lint-rust lint-python \
-	mutants instructions instructions-record fuzz stubs clean
+	mutants instructions instructions-record fuzz stubs licences dist dist-check clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -119,6 +122,22 @@ fuzz:
 
 stubs: $(STUBS)
 	cp $(STUBS) python/kvframe/_core.pyi
+
+licences: $(PLUGGED)
+	$(BIN)/python -m release.licences
+
+# What a release needs lies in an environment of its own: zig, among others, which is a whole C compiler.
+RELEASE := target/dist/venv
+
+$(RELEASE)/bin/twine:
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install $(QUIET) 'maturin[zig]>=1.16,<2' 'flit-core>=3.12,<5' build twine auditwheel
+
+dist: $(RELEASE)/bin/twine
+	$(RELEASE)/bin/python -m release.dist $(HOME_URL:%=--home-url='%') $(FILES_URL:%=--files-url='%')
+
+dist-check:
+	$(PYTHON) -m release.check
 
 clean:
 	rm -rf $(VENV) target python/kvframe/_core.abi3.so

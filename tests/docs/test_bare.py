@@ -38,6 +38,7 @@ sys.meta_path.insert(0, Barred())
 
 MODULES = {
     "ml-dtypes": "ml_dtypes",
+    "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
     "pyzmq": "zmq",
     "prometheus-client": "prometheus_client",

@@ -24,7 +24,9 @@ from kvframe.pages.numpy import NumpyPool
 try:
     import cupy as cupy  # the modules beside this one take it from here, message and all
 except ImportError as error:
-    raise ImportError("pages on a GPU need CuPy: pip install 'kvframe[gpu]'") from error
+    raise ImportError(
+        "pages on a GPU need CuPy: pip install 'kvframe[cuda13]', or 'kvframe[cuda12]'"
+    ) from error
 
 _current_device = cupy.cuda.runtime.getDevice
 _current_stream = cupy.cuda.get_current_stream

@@ -1,0 +1,1 @@
+"""How a release is made: ``make dist``. docs/how-to/release.md says what comes out."""
