@@ -11,6 +11,7 @@
 #   make instructions         count the hot paths' instructions (needs valgrind); compare with the record
 #   make instructions-record  rewrite that record, perf/instructions.toml
 #   make fuzz    look for inputs that break the core, ten minutes per target (FUZZ_SECONDS=...)
+#   make docs    build the documentation as a site, target/site/index.html, and look at it in a browser
 #   make stubs   regenerate python/kvframe/_core.pyi from the Rust sources
 #   make licences  rewrite LICENSES-RUST.txt, after a change of Cargo.lock
 #   make dist    wheels for x86-64 and aarch64, source distributions, plugins and crates, into dist (HOME_URL=https://...)
@@ -26,6 +27,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
 PLUGGED := $(VENV)/.plugged
+SPHINX := $(VENV)/.sphinx
 MOONCAKE := $(VENV)/.mooncake
 STUBS := target/stubs/kvframe/_core.pyi
 
@@ -41,7 +43,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup bench check test test-rust test-python test-slow test-all soak lint lint-rust lint-python \
-	mutants instructions instructions-record fuzz stubs licences dist dist-check clean
+	mutants instructions instructions-record fuzz docs stubs licences dist dist-check clean
 .DELETE_ON_ERROR:
 
 setup: $(PLUGGED)
@@ -75,10 +77,10 @@ test-rust:
 test-python: setup $(MOONCAKE)
 	$(PYTEST) -m 'not slow'
 
-test-slow: setup
+test-slow: setup $(SPHINX)
 	$(PYTEST) -m slow
 
-test-all: setup $(MOONCAKE)
+test-all: setup $(MOONCAKE) $(SPHINX)
 	KVFRAME_RUNS=200 KVFRAME_SCRIPTS=400 cargo test --locked
 	KVFRAME_TESTS=all $(PYTEST)
 
@@ -120,6 +122,11 @@ instructions-record: setup
 fuzz:
 	rust/fuzz/run $(FUZZ_SECONDS)
 
+docs: setup $(SPHINX)
+	rm -rf target/site
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d target/site-trees . target/site
+	KVFRAME_SITE=target/site $(BIN)/python -m pytest tests/docs/test_site.py tests/docs/test_links.py
+
 stubs: $(STUBS)
 	cp $(STUBS) python/kvframe/_core.pyi
 
@@ -159,6 +166,12 @@ $(PLUGGED): $(BUILT) $(PLUGINS:%=%/pyproject.toml)
 $(MOONCAKE): $(PLUGGED)
 	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) --no-build-isolation --editable './plugins/kvframe-mooncake[cpu]' || \
 		echo "make: no Mooncake Store for this machine: its tests are left out" >&2
+	touch $@
+
+# What builds the site is asked for by its name in pyproject.toml; kvframe itself is installed already.
+$(SPHINX): $(PLUGGED) pyproject.toml
+	$(CLEAN_ENV) $(BIN)/pip install $(QUIET) $$($(BIN)/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	touch $@
 
 $(BIN)/maturin:

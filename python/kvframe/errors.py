@@ -8,11 +8,17 @@ from __future__ import annotations
 
 
 class KVFrameError(Exception):
-    """Base of every error that kvframe raises on purpose."""
+    """Base of every error that kvframe raises on purpose.
+
+    docs/reference/errors.md has all of them, what raises each, and what to do about it.
+    """
 
 
 class ConfigError(KVFrameError, ValueError):
     """A configuration holds an unknown key, a wrong type or an impossible value.
+
+    The message has the place, the limit and the nearest right spelling. ``kvframe check FILE``
+    lists every error of a file at once; docs/reference/configuration.md has every key.
 
     Attributes:
         others: What else is wrong with it, at most 19 messages.
@@ -26,6 +32,8 @@ class ConfigError(KVFrameError, ValueError):
 class PluginError(KVFrameError):
     """A plugin is missing, blocked, broken or named twice.
 
+    ``kvframe plugins`` lists what is installed, and what of it cannot be used.
+
     Attributes:
         others: What else is wrong with the configuration that names it, at most 19 messages.
         unlisted: How many more errors there are.
@@ -36,11 +44,17 @@ class PluginError(KVFrameError):
 
 
 class PolicyError(PluginError):
-    """A policy broke its contract while it ran: it raised, or gave an answer that cannot be."""
+    """A policy broke its contract while it ran: it raised, or gave an answer that cannot be.
+
+    A manager raises it only with ``on_error = "raise"``; otherwise the built-in order decides, and
+    a warning names the policy. ``kvframe bench check`` finds such faults before they serve.
+    """
 
 
 class AbiError(PolicyError):
     """A native policy speaks another version of the interface than this kvframe does.
+
+    Build its package again with this kvframe's header, or install a version of it that fits.
 
     Attributes:
         plugin: The policy's name.
@@ -62,6 +76,8 @@ class AbiError(PolicyError):
 class TraceError(KVFrameError, ValueError):
     """A trace cannot be read. The message starts with ``file:line`` where a line is known.
 
+    ``kvframe trace validate`` reads a trace whole; docs/reference/traces.md has every form.
+
     Attributes:
         path: The trace's name as the caller gave it, or None where it is unknown.
         line: The line, counted from 1, or None where the fault is not of one line.
@@ -74,11 +90,17 @@ class TraceError(KVFrameError, ValueError):
 
 
 class CapacityError(KVFrameError):
-    """Not enough blocks are free now. Nothing was changed; the same call may succeed later."""
+    """Not enough blocks are free now. Nothing was changed; the same call may succeed later.
+
+    Ask again in the next step, preempt a running sequence, or let the request wait.
+    """
 
 
 class HeldError(CapacityError):
-    """The admission policy makes the request wait; the message names the policy and its reason."""
+    """The admission policy makes the request wait; the message names the policy and its reason.
+
+    Ask again in a later step, as after a `CapacityError`: the policy will have seen more by then.
+    """
 
 
 class BusyError(CapacityError):
@@ -86,18 +108,22 @@ class BusyError(CapacityError):
 
 
 class TierError(KVFrameError):
-    """A tier's store cannot be opened or closed, or does not do what it is asked."""
+    """A tier's store cannot be opened or closed, or does not do what it is asked.
+
+    A transfer that fails is no error but a miss, and is counted.
+    """
 
 
 class NeverFitsError(KVFrameError):
     """The request needs more blocks than the whole cache has, so waiting cannot help.
 
-    Not a `CapacityError`: a loop that waits on those would wait for ever.
+    Not a `CapacityError`: a loop that waits on those would wait for ever. Refuse the request, or
+    give the cache more blocks; `Request(max_seq_len=...)` raises it at the first attempt.
     """
 
 
 class HandleError(KVFrameError):
-    """A handle does not name a living object of this manager."""
+    """A handle does not name a living object of this manager: a bug of the caller."""
 
 
 class StaleHandleError(HandleError):
@@ -113,8 +139,14 @@ class UnknownSequenceError(HandleError, KeyError):
 
 
 class UsageError(KVFrameError, ValueError):
-    """The call breaks the manager's contract: a double free, a commit past the appended tokens."""
+    """The call breaks the manager's contract: a double free, a commit past the appended tokens.
+
+    A bug of the caller; nothing was changed.
+    """
 
 
 class IntegrityError(KVFrameError):
-    """``check_integrity()`` found the core's bookkeeping inconsistent: a bug in kvframe."""
+    """``check_integrity()`` found the core's bookkeeping inconsistent: a bug in kvframe.
+
+    Report it with the event log of the run, if there is one (``observe.event_log``).
+    """

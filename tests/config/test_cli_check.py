@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -187,7 +188,7 @@ def test_schema_knows_every_key_and_every_option(install: Callable[..., object])
 def test_help_names_the_commands_as_they_name_themselves() -> None:
     shown = kvframe("--help").stdout
     for name, summary in COMMANDS.items():
-        command = main.get_command(None, name)  # type: ignore[arg-type]
+        command = main.get_command(click.Context(main), name)
         assert command is not None
         assert command.get_short_help_str(100) == summary
         assert summary in " ".join(shown.split())

@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from kvframe.cli import pages
 from kvframe.errors import KVFrameError
 from kvframe.registry.discovery import own_version
 from kvframe.spelling import did_you_mean
@@ -53,7 +54,21 @@ def _reading() -> Iterator[None]:
 
 
 class NearestGroup(click.Group):
-    """Names the nearest command where one is misspelt."""
+    """Names the nearest command where one is misspelt; its commands' help names their pages."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        return command and self.with_page(command, ctx, cmd_name)
+
+    @staticmethod
+    def with_page(command: click.Command, ctx: click.Context, cmd_name: str) -> click.Command:
+        """The command, with its page at the end of its help."""
+        words = [cmd_name]
+        while ctx.parent is not None:  # the outermost is kvframe itself, by whatever name
+            words.insert(0, str(ctx.command.name))
+            ctx = ctx.parent
+        command.epilog = pages.told(" ".join(words))
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -75,8 +90,7 @@ class _Commands(NearestGroup):
             return None
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"kvframe.cli.{name}")
-        command: click.Command = getattr(module, name)
-        return command
+        return self.with_page(getattr(module, name), ctx, cmd_name)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _reading():  # --help and --version print here
@@ -173,7 +187,12 @@ def fail(message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)
 
 
-@click.group("kvframe", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "kvframe",
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=pages.told(""),
+)
 @click.version_option(own_version(), prog_name="kvframe", message="%(prog)s %(version)s")
 def main() -> None:
     """Which KV-cache blocks live where, who shares them, and which are evicted next."""
