@@ -26,6 +26,10 @@ NO_GAP = 0.0005
 HEAD = """\
 # The zoo: every policy on every trace
 
+On [conversation](#conversation), [synthetic](#synthetic) and [agent](#agent);
+[kvframe's own beside the others](#kvframes-own-beside-the-others); [beside the sources'
+figures](#beside-the-sources-figures); [beside libcachesim](#beside-libcachesim).
+
 <!-- Written by `python -m perf.zoo --libcachesim PYTHON`; do not edit. -->
 
 Every installed eviction policy on the three [traces that ship with kvframe](traces.md), from a
