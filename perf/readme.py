@@ -104,8 +104,10 @@ INDEXERS = {
     f"{MANY}: match": "router: match 64 blocks, 100 workers with 100,000 blocks each, µs",
     f"{MANY}: ingest": "router: take in their events, million blocks a second",
 }
-SERVED = 0.5
-"""The load at which simulated servers are compared."""
+SERVED = "conversation", 0.5
+"""The trace and the load at which simulated servers are compared."""
+
+SIMULATED = "simulate a server, conversation at half its load, step by step, requests a second"
 
 
 def beside(work: str) -> tuple[Record, Record]:
@@ -152,12 +154,11 @@ def _replayed(policy: str) -> Sequence[str]:
     return _row(what, whole["kvframe"], peer, whole["peer"], found, more=True)
 
 
-def _served(figure: str, what: str) -> Sequence[str]:
+def _served(figure: str, peer_figure: str, what: str, *, more: bool) -> Sequence[str]:
     found = newest("aisimulate")
-    row = next(row for row in found["rows"] if row["load"] == SERVED)
+    row = next(row for row in found["rows"] if (row["trace"], row["load"]) == SERVED)
     peer = re.sub(r"\.dev\d+$", ".dev", found["versions"]["peers"][0])
-    more = not figure.endswith("mib")
-    return _row(what, row[figure], peer, row[f"peer_{figure}"], found, more=more)
+    return _row(what, row[figure], peer, row[peer_figure], found, more=more)
 
 
 def speed() -> str:
@@ -169,7 +170,7 @@ def speed() -> str:
             for work, what in INDEXERS.items()
         ),
         *map(_replayed, ("lru", "opt")),
-        _served("requests_a_second", "simulated server at half the load, requests a second"),
+        _served("every_step", "peer_requests_a_second", SIMULATED, more=True),
     ]
     return table(["what was measured", "kvframe", "peer", "its", "times better", "on"], rows)
 
@@ -181,7 +182,7 @@ def memory() -> str:
         _core("bytes_per_block", "a cached block of the manager, bytes"),
         _indexers(f"{FEW}: bytes a block", "a block in the router, 8 workers, bytes", *tree),
         _indexers(f"{MANY}: bytes a block", "a block in the router, 100 workers, bytes", *tree),
-        _served("peak_mib", "a simulated server, 12,031 requests, MiB at most"),
+        _served("peak_mib", "peer_peak_mib", "a simulated server, MiB at most", more=False),
     ]
     return table(["memory of", "kvframe", "peer", "its", "times less", "on"], rows)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from kvframe import KVCacheManager
 from kvframe.cli import main
 from kvframe.cli.pages import PAGES, told
+from kvframe.config import Config
+from kvframe.registry import hookspecs
 from tests.docs import reference
 from tests.docs.docstring import Docstring
 
@@ -66,3 +70,14 @@ def test_a_docstring_is_read() -> None:
     assert "- one line\n- another\n" in shown
     assert "A last word." in shown
     assert "Errors:\n\n- `UsageError`: It cannot be.\n" in shown
+
+
+def test_long_pages_open_with_all_that_is_on_them() -> None:
+    def opening(page: str) -> list[str]:
+        text = (reference.FOLDER / page).read_text("utf-8").partition("\n## ")[0]
+        return re.findall(r"^\| \[`\[*(\w+)\]*`\]\(#", text, re.M)
+
+    sections = [field.name for field in msgspec.structs.fields(Config)]
+    assert sorted(opening("configuration.md")) == sorted(sections)
+    hooks = [name for name in vars(hookspecs) if name.startswith("kvframe_")]
+    assert opening("hooks.md") == hooks
