@@ -6,14 +6,20 @@ they are as they would be written.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import ForwardRef
 
 import click
 
+import kvframe
 from kvframe import KVCacheManager, RouterIndex, SlotCache, errors
 from kvframe.blocks import BlockPool
 from kvframe.cli import main
@@ -29,6 +35,7 @@ from kvframe.tiers import Tiers
 from tests.docs.docstring import Docstring, markdown, wrapped
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+MODULE = re.compile(r"\bkvframe\.(?:\w+\.)+|\bcollections\.abc\.|\btyping\.")
 NOTE = "<!-- Written by `python -m tests.docs.reference`; do not edit. -->"
 COMMANDS = (
     "Every command and option of `kvframe`, as `--help` says it. Data goes to stdout, everything "
@@ -40,6 +47,10 @@ ELSEWHERE = (
     "beside the manager](verbs-beside.md) those of tiers, slots and the router, and "
     "[errors](errors.md) what each error means. The [tutorial](../tutorial/serving.md) uses most "
     "of these verbs."
+)
+VALUES = (
+    "What the [verbs](verbs.md) take and return: every class of `kvframe` but its "
+    "[errors](errors.md) and the classes whose verbs have a page."
 )
 ROOMS: Mapping[str, type] = {
     "kv.pins": Pins,
@@ -132,6 +143,22 @@ def verbs(kind: type) -> list[str]:
     return [name for name in dir(kind) if not name.startswith("_")]
 
 
+def parameter(one: inspect.Parameter) -> str:
+    """An argument as its author wrote it: types as text, without their modules."""
+    stars = "**" if one.kind is one.VAR_KEYWORD else ""
+    kind, default = one.annotation, one.default
+    if isinstance(kind, ForwardRef):
+        kind = kind.__forward_arg__
+    elif not isinstance(kind, str):
+        kind = inspect.formatannotation(kind)
+    typed = "" if one.annotation is one.empty else f": {re.sub(MODULE, '', kind)}"
+    if default is one.empty:
+        return f"{stars}{one.name}{typed}"
+    shown = repr(default)
+    text = "..." if shown.startswith("<") else shown
+    return f"{stars}{one.name}{typed} = {text}" if typed else f"{one.name}={text}"
+
+
 def signature(name: str, member: object) -> str:
     """How the verb is called; an attribute is its name alone."""
     member = inspect.unwrap(member.__func__ if isinstance(member, classmethod) else member)  # type: ignore[arg-type]
@@ -140,12 +167,13 @@ def signature(name: str, member: object) -> str:
     told = inspect.signature(member)
     kept = [one for one in told.parameters.values() if one.name not in ("self", "cls", "strange")]
     returns = told.return_annotation
-    answer = "" if returns is inspect.Signature.empty else f" -> {returns}"
+    said = not isinstance(member, type) and returns is not inspect.Signature.empty
+    answer = f" -> {returns}" if said else ""
     shown: list[str] = []
     for one in kept:
         if one.kind is one.KEYWORD_ONLY and "*" not in shown:
             shown.append("*")
-        shown.append(str(one).replace("'", ""))
+        shown.append(parameter(one))
     line = f"{name}({', '.join(shown)}){answer}"
     if len(line) <= 100:
         return line
@@ -195,6 +223,51 @@ def index(classes: Mapping[str, type]) -> str:
                 f"| [`{whole}`](#{link}) | {cell(Docstring.of(getattr(kind, name)).first())} |"
             )
     return "\n".join([*rows, ""])
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def values() -> dict[str, type]:
+    """What the package offers beside its errors and the classes that have a page of verbs."""
+    paged = {KVCacheManager, *BESIDE.values()}
+    found = {name: getattr(kvframe, name) for name in kvframe.__all__}
+    return {
+        name: kind
+        for name, kind in found.items()
+        if isinstance(kind, type) and kind not in paged and not issubclass(kind, KVFrameError)
+    }
+
+
+def members(kind: type[Enum]) -> Iterator[str]:
+    """A line for each member of an enumeration: its number, and what stands below it."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(source, ast.ClassDef)
+    told = {}
+    for line, below in pairwise([*source.body, ast.Pass()]):
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            node = below.value if isinstance(below, ast.Expr) else None
+            told[line.targets[0].id] = node.value if isinstance(node, ast.Constant) else ""
+    for member in kind:
+        text = markdown(str(told[member.name]))
+        yield wrapped(f"- `{member.name}` ({member.value}){': ' if text else ''}{text}", "  ")
+
+
+def values_page() -> str:
+    kinds = dict(sorted(values().items()))
+    parts = [f"# Values\n\n{NOTE}\n", wrapped(VALUES), "", "| class | |", "| --- | --- |"]
+    parts += [
+        f"| [`{name}`](#{name.lower()}) | {cell(Docstring.of(kind).first())} |"
+        for name, kind in kinds.items()
+    ]
+    parts.append("")
+    for name, kind in kinds.items():
+        parts.append(f"## `{name}`\n")
+        if issubclass(kind, Enum):
+            parts += [*Docstring.of(kind).shown(), "", *members(kind), ""]
+        else:
+            parts += [f"```py\n{signature(name, kind)}\n```\n", *Docstring.of(kind).shown(), ""]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -249,6 +322,7 @@ def pages() -> dict[str, str]:
     """Every written page by its name."""
     written = {
         "commands.md": commands_page(),
+        "values.md": values_page(),
         "errors.md": errors_page(),
         "verbs.md": verbs_page(),
         "verbs-of-rooms.md": classes_page(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+import kvframe
 from kvframe import KVCacheManager
 from kvframe.cli import main
 from kvframe.cli.pages import PAGES, told
@@ -81,3 +82,9 @@ def test_long_pages_open_with_all_that_is_on_them() -> None:
     assert sorted(opening("configuration.md")) == sorted(sections)
     hooks = [name for name in vars(hookspecs) if name.startswith("kvframe_")]
     assert opening("hooks.md") == hooks
+
+
+def test_every_public_name_has_a_place() -> None:
+    text = "\n".join([*WRITTEN.values(), (reference.FOLDER / "hooks.md").read_text("utf-8")])
+    names = {*kvframe.__all__} - {"__version__"}
+    assert [name for name in sorted(names) if not re.search(rf"[`.]{name}`", text)] == []
