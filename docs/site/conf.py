@@ -39,6 +39,8 @@ myst_heading_anchors = 6
 nitpicky = True
 
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_title = f"kvframe {version}"
 html_copy_source = False
 html_show_copyright = False

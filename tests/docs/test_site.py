@@ -141,3 +141,9 @@ def test_it_is_searched_without_a_server(browser: Browser, site: Path) -> None:
         " : setTimeout(look, 50); look()"
     )
     assert any("reference/errors" in link for link in found)
+
+
+@pytest.mark.parametrize("page", ["docs/index.html", "README.html", "docs/reference/zoo.html"])
+def test_a_phone_scrolls_down_only(browser: Browser, site: Path, page: str) -> None:
+    browser.open(site / page, width=420)
+    assert browser.run("return document.documentElement.scrollWidth") <= 420
