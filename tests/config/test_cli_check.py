@@ -133,7 +133,9 @@ def test_every_fault_of_every_section_is_told(file: Path) -> None:
     )
     result = kvframe("check", str(file))
     assert (result.exit_code, result.stdout) == (2, "")
-    places = [line.removeprefix("error: kvframe.toml:") for line in result.stderr.splitlines()]
+    *errors, hint = result.stderr.splitlines()
+    assert hint == "hint: every key: docs/reference/configuration.md in kvframe's repository"
+    places = [line.removeprefix("error: kvframe.toml:") for line in errors]
     assert [re.match(r"\d+: ([\w.\[\]]+)", place)[1] for place in places] == [  # type: ignore[index]
         "groups[0].lag",
         "model.head_dim",

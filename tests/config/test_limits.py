@@ -25,6 +25,7 @@ from .test_cli_check import kvframe
 
 pytestmark = pytest.mark.scenario("F18")
 
+HINT = "hint: every key: docs/reference/configuration.md in kvframe's repository"
 LONGEST = 3_000
 """Characters of an error, the file's name apart."""
 
@@ -132,10 +133,11 @@ def test_errors_are_listed_and_then_counted(tmp_path: Path) -> None:
     file.write_text("[cache]\n" + "".join(f"key{n} = 1\n" for n in range(50)) + "[model]\nx = 1\n")
     done = kvframe("check", str(file))
     assert (done.exit_code, done.stdout) == (2, "")
-    *errors, rest = done.stderr.splitlines()
+    *errors, rest, hint = done.stderr.splitlines()
     assert len(errors) == MAX_ERRORS
     assert all(error.startswith(f"error: {file}:") for error in errors)
     assert rest == "… and 32 more"  # [model] misses layers, too
+    assert hint == HINT
     with pytest.raises(ConfigError) as caught:
         Resolved.load(file, env={})
     assert (len(caught.value.others), caught.value.unlisted) == (MAX_ERRORS - 1, 32)
@@ -144,7 +146,8 @@ def test_errors_are_listed_and_then_counted(tmp_path: Path) -> None:
 def test_a_few_errors_are_all_told(tmp_path: Path) -> None:
     file = tmp_path / "kvframe.toml"
     file.write_text("[cache]\nblok_size = 1\nhash = 'md5'\n[[groups]]\nkind = 'half'\n")
-    told = kvframe("check", str(file)).stderr.splitlines()
+    *told, hint = kvframe("check", str(file)).stderr.splitlines()
+    assert hint == HINT
     keys = ("cache.blok_size", "cache.hash", "groups[0].name", "groups[0].kind")
     assert [key in line for key, line in zip(keys, told, strict=True)] == [True] * 4
 

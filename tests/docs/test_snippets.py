@@ -228,6 +228,7 @@ $ kvframe check \\
 ... capacity = 12 ...:2 ...
 $ kvframe check other/kvframe.toml  # exit 2
 error: other/kvframe.toml:3: cache.blok_size = 1: unknown key; did you mean ...?
+hint: ... docs/reference/configuration.md ...
 ```
 ```bash
 # sets up

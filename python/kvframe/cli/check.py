@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kvframe.cli import BAD_INPUT, fail
+from kvframe.cli import BAD_INPUT, fail, pages
 from kvframe.config import Chosen, Resolved
 from kvframe.config.show import json_schema, show
 from kvframe.drivers import admission, eviction, prefix
@@ -44,6 +44,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             fail(said)
         if error.unlisted:
             click.echo(f"… and {error.unlisted} more", err=True)
+        click.echo(f"hint: every key: {pages.where('check')}", err=True)
         context.exit(BAD_INPUT)
     click.echo(show(resolved))
     for told in _without_effect(resolved):

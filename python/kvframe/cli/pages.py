@@ -1,4 +1,4 @@
-"""Where the documentation of each command is, as the last line of its help says it."""
+"""Where the documentation of each command is, as its help and its errors say it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ PAGES = {
 """Paths in kvframe's repository, by the command's words."""
 
 
+def where(command: str) -> str:
+    """Where the page of a command is; the command by its words after ``kvframe``."""
+    return f"{PAGES.get(command, INDEX)} in kvframe's repository"
+
+
 def told(command: str) -> str:
-    """The line below a command's help; the command by its words after ``kvframe``."""
-    return f"Documentation: {PAGES.get(command, INDEX)} in kvframe's repository."
+    """The line below a command's help."""
+    return f"Documentation: {where(command)}."
