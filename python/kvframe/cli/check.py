@@ -44,7 +44,8 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             fail(said)
         if error.unlisted:
             click.echo(f"… and {error.unlisted} more", err=True)
-        click.echo(f"hint: every key: {pages.where('check')}", err=True)
+        if isinstance(error, ConfigError):
+            click.echo(f"hint: every key: {pages.where('check')}", err=True)
         context.exit(BAD_INPUT)
     click.echo(show(resolved))
     for told in _without_effect(resolved):
