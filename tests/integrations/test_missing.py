@@ -15,8 +15,8 @@ import pytest
         ("integrations.sglang", "sglang", "supported: sglang 0.5.23"),
         ("integrations.lmcache", "lmcache", "supported: lmcache 0.5.6"),
         ("integrations.transformers", "transformers", "supported: transformers 5.16, 5.17"),
-        ("pages.cupy", "cupy", r"pip install 'kvframe\[gpu\]'"),
-        ("pages.swap", "cupy", r"pip install 'kvframe\[gpu\]'"),
+        ("pages.cupy", "cupy", r"pip install 'kvframe\[cuda13\]', or 'kvframe\[cuda12\]'"),
+        ("pages.swap", "cupy", r"pip install 'kvframe\[cuda13\]', or 'kvframe\[cuda12\]'"),
     ],
 )
 def test_it_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str, said: str) -> None:
