@@ -138,6 +138,12 @@ def _wheel(target: str) -> bool:
     return True
 
 
+def _no_paths() -> list[str]:
+    """Flags by which panics name files of crates, and not where they lie on this machine."""
+    registry = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "registry" / "src"
+    return [f"--remap-path-prefix={registry}=crates", f"--remap-path-prefix={TREE}=kvframe"]
+
+
 def _run(*command: object, cwd: Path = ROOT, quiet: bool = False) -> None:
     tools = Path(sys.executable).parent
     environment = {
@@ -145,6 +151,7 @@ def _run(*command: object, cwd: Path = ROOT, quiet: bool = False) -> None:
         "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": str(tools.parent),
         "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(_no_paths()),
     }
     done = subprocess.run(
         [str(part) for part in command],
