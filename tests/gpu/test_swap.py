@@ -55,6 +55,32 @@ def test_out_and_back_is_exact(order: str, chunk: int | None, way: Way | None) -
 
 
 @pytest.mark.parametrize("way", [*WAYS, None])
+def test_rows_in_allocations_of_their_own_are_not_copied_as_one(way: Way | None) -> None:
+    """Two are always evenly apart; a strided copy from one into the other is refused by the driver."""
+    shape = PageShape(1, 2, 16, 8, 256)
+    pieces = [cupy.cuda.MemoryPointer(cupy.cuda.Memory(4 << 20), 0) for _ in range(2)]
+    keys, values = sorted(pieces, key=lambda piece: int(piece.ptr))
+    arrays = [cupy.ndarray((BLOCKS, 16, 8, 256), np.uint8, memptr=at) for at in (keys, values)]
+    device = CupyPool.adopt([tuple(arrays)], "BTHD")
+    assert device.layout.shape == shape
+    host, mapped = host_pool(Layout.of(BLOCK_FIRST, shape, BLOCKS))
+    ways = None if way is None else Ways((), way)
+    if way in ("rows", "split"):
+        with pytest.raises(UsageError, match="not to be had for these pages"):
+            Swap(device, mapped, out=ways)
+        return
+    draw = np.random.default_rng(7)
+    pages = draw.integers(0, 256, (BLOCKS, shape.page_bytes), np.uint8)
+    device.put(range(BLOCKS), pages)
+    swap = Swap(device, mapped, out=ways, bring=ways)
+    swap.out(range(BLOCKS), range(BLOCKS)).synchronize()
+    assert np.array_equal(host.get(range(BLOCKS)), pages)
+    device.poison(range(BLOCKS))
+    swap.bring(range(BLOCKS), range(BLOCKS)).synchronize()
+    assert np.array_equal(device.get(range(BLOCKS)), pages)
+
+
+@pytest.mark.parametrize("way", [*WAYS, None])
 def test_calls_take_effect_in_their_order(way: Way | None) -> None:
     draw = np.random.default_rng(1)
     device = CupyPool(Layout.of(LAYER_FIRST, SHAPE, BLOCKS))

@@ -153,7 +153,9 @@ class Full(Queued):
 
 
 @pytest.mark.scenario("T1", "T4", "T11")
-def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing() -> None:
+def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = Engine([host()], blocks=12, parts=2)
     memory = [NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16)) for _ in range(2)]
     first, second = Queued(engine.pools[0], memory[0]), Full(engine.pools[1], memory[1])
@@ -173,8 +175,13 @@ def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing() -> None:
     swapped = engine.tiers.swap_out(grant.seq)
     engine.settle()
     assert (swapped.state, engine.kv.counts().referenced) == ("failed", 0)
+    said = (
+        "pages are not copied between the pool and host memory: MemoryError('no room in the ring')"
+    )
+    assert [record.message for record in caplog.records] == [said]
     second.full = False
     engine.run(one)
+    assert caplog.records[-1].message == "pages are copied between the pool and host memory again"
     engine.forget()
     second.full = True
     grant = engine.start(one)

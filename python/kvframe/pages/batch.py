@@ -7,11 +7,12 @@ driver of CUDA 13 has both forms, the older one under the old name.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from kvframe.pages.driver import function
 
 Addresses = npt.NDArray[np.uint64]
 """Contiguous."""
@@ -31,17 +32,8 @@ class _Attributes(ctypes.Structure):
     )
 
 
-@cache
-def _call() -> tuple[Any, bool] | None:
-    """The driver's function, and whether it takes an address for the index of a failed copy."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    for name in (_NEW, _OLD):
-        if (found := getattr(driver, name, None)) is not None:
-            return found, name == _OLD
-    return None
+def _call() -> tuple[str, Any] | None:
+    return function(_NEW, _OLD)
 
 
 def available() -> bool:
@@ -63,7 +55,7 @@ def copy(targets: Addresses, sources: Addresses, sizes: Addresses, stream: int) 
     """
     if (found := _call()) is None:
         raise RuntimeError(f"this driver has no {_OLD}: CUDA 12.8 has")
-    function, failures = found
+    name, run = found
     count = len(targets)
     attributes, first = _Attributes(order=_STREAM_ORDER), ctypes.c_size_t(0)
     arguments = [
@@ -73,7 +65,7 @@ def copy(targets: Addresses, sources: Addresses, sizes: Addresses, stream: int) 
         ctypes.byref(first),
         ctypes.c_size_t(1),
     ]
-    if failures:
+    if name == _OLD:  # it takes an address for the index of a copy that failed
         arguments.append(ctypes.byref(ctypes.c_size_t(0)))
-    if code := function(*arguments, ctypes.c_void_p(stream)):
+    if code := run(*arguments, ctypes.c_void_p(stream)):
         raise RuntimeError(f"{_OLD} of {count} copies, {sizes.sum()} bytes: CUDA error {code}")

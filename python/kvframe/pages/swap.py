@@ -33,6 +33,7 @@ from kvframe.pages import batch, checks, launch
 from kvframe.pages.checks import Ids
 from kvframe.pages.cupy import CupyPool, cupy
 from kvframe.pages.device import DevicePool
+from kvframe.pages.driver import allocated
 from kvframe.pages.layout import BLOCK_FIRST, Layout
 from kvframe.pages.transfer_paths import Way, Ways
 
@@ -344,7 +345,11 @@ class _Stage:
 
 
 def _pitch(device: DevicePool, host: DevicePool) -> int | None:
-    """Bytes from a page's row to its next, if they are in one piece each and evenly apart."""
+    """Bytes from a page's row to its next, if they are in one piece each and evenly apart.
+
+    A strided copy stays within one allocation: the driver refuses others. Tensors that an engine
+    allocated one by one may well be evenly apart.
+    """
     if any(launch.runs(device.layout, host.layout)):
         return None
     apart = np.diff(device.planes)
@@ -352,4 +357,10 @@ def _pitch(device: DevicePool, host: DevicePool) -> int | None:
     if not len(apart):
         return least
     step = int(apart[0])
-    return step if (apart == apart[0]).all() and least <= step < _MOST_PITCH else None
+    if (apart != apart[0]).any() or not least <= step < _MOST_PITCH:
+        return None
+    with cupy.cuda.Device(device.gpu.device):
+        memory = allocated(int(device.planes[0]))
+    last = (device.layout.blocks - 1) * device.layout.strides.block
+    end = int(device.planes[-1]) + last + least
+    return step if end <= memory.stop else None

@@ -18,6 +18,7 @@ from kvframe.pages.layout import Layout
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.tiers.cost import Rate
+from kvframe.tiers.health import Trouble
 from kvframe.tiers.quantise import FLOATS
 from kvframe.tiers.worker import Worker
 
@@ -96,6 +97,22 @@ class Moves:
         self._host, self._worker, self._movers, self._sums = host, worker, movers, sums
         self._queued: list[tuple[list[Event], Callable[[], None]]] = []
         self.out_rate, self.in_rate, self.check_rate = Rate(), Rate(), Rate()
+        self._failing = Trouble()
+
+    def _watched(
+        self, then: Callable[[int | Exception], None]
+    ) -> Callable[[int | Exception], None]:
+        """The same, and the log has copies that begin to fail, and that work again."""
+
+        def ended(outcome: int | Exception) -> None:
+            if isinstance(outcome, Exception):
+                told = f"pages are not copied between the pool and host memory: {outcome!r}"
+                self._failing.begins(told, time.monotonic_ns() // 1_000_000)
+            else:
+                self._failing.ends("pages are copied between the pool and host memory again")
+            then(outcome)
+
+        return ended
 
     def out(
         self,
@@ -110,6 +127,7 @@ class Moves:
         ``took``: receives the seconds of the copy, without its wait for a turn or a poll. A
         device's copy counts by its event's ``seconds``, or until a poll sees it done.
         """
+        then = self._watched(then)
         if self._movers is None:
 
             def copy() -> int:
@@ -142,6 +160,7 @@ class Moves:
         ``took``: as for `out`, where all are good. ``queued``: the movers bring layer by layer, and
         this hears of the copies as soon as they are queued.
         """
+        then = self._watched(then)
         if self._movers is None:
 
             def copy() -> int:

@@ -84,7 +84,7 @@ fn where_full_attention_alone_finds_something_so_do_windows_and_states() {
             );
         }
     }
-    assert!(told > 20, "full attention hardly ever found anything: {told}");
+    assert!(10 * told > runs(200), "full attention hardly ever found anything: {told}");
 }
 
 /// A beginning that several prompts share is kept from the second on: there they parted.
