@@ -94,7 +94,7 @@ def test_the_important_class_comes_first() -> None:
         ({"preemption": "no"}, 'preemption = "no": must be one of recompute, swap, auto'),
         (
             {"order": "random"},
-            'order = "random": must be one of fcfs, priority, shortest, longest-',
+            'order = "random": must be one of fcfs, priority, shortest, longest, shortest-',
         ),
     ],
 )

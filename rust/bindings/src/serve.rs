@@ -129,10 +129,15 @@ impl RouterTable {
     }
 }
 
-const ORDERS: [(&str, QueueOrder); 5] = [
+const ORDERS: [(&str, QueueOrder); 10] = [
     ("fcfs", QueueOrder::Fcfs),
     ("priority", QueueOrder::Priority),
     ("shortest", QueueOrder::Shortest),
+    ("longest", QueueOrder::Longest),
+    ("shortest-output", QueueOrder::ShortestOutput),
+    ("longest-output", QueueOrder::LongestOutput),
+    ("shortest-total", QueueOrder::ShortestTotal),
+    ("longest-total", QueueOrder::LongestTotal),
     ("longest-prefix", QueueOrder::LongestPrefix),
     ("fewest-uncached", QueueOrder::FewestUncached),
 ];

@@ -12,6 +12,16 @@ pub enum QueueOrder {
     Priority,
     /// The shortest prompt, then in the order of arrival.
     Shortest,
+    /// The longest prompt, then likewise.
+    Longest,
+    /// The shortest answer: its length is the trace's, which no engine knows before.
+    ShortestOutput,
+    /// The longest answer, likewise.
+    LongestOutput,
+    /// The least of prompt and answer together, likewise.
+    ShortestTotal,
+    /// The most of both, likewise.
+    LongestTotal,
     /// The one with most prompt tokens cached now, among the first [`QueueOrder::LOOKED_AT`] that wait.
     LongestPrefix,
     /// The one with the fewest tokens to compute before its first token, among as many.

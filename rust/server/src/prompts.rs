@@ -8,6 +8,7 @@ use kvframe_trace::replay::node_key;
 use kvframe_trace::{Mode, NEVER, NO_SESSION, ReplayPlan, Trace};
 
 use crate::options::ServerOptions;
+use crate::queue::Facts;
 use crate::running::Progress;
 
 /// The requests of a trace, as the core is asked for them.
@@ -77,9 +78,10 @@ impl<'a> Prompts<'a> {
         self.prompt(i).saturating_add(self.answer(i) - 1)
     }
 
-    /// Its priority.
-    pub fn priority(&self, i: usize) -> i32 {
-        self.metas[i].priority
+    /// What the queue ranks it by.
+    pub fn facts(&self, i: usize) -> Facts {
+        let (prompt, answer) = (self.prompt(i), self.answer(i));
+        Facts { prompt, answer, priority: self.metas[i].priority }
     }
 
     /// Its class: one more than its place in [`Trace::classes`]; 0 if it has none.

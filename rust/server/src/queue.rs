@@ -15,6 +15,16 @@ pub(crate) struct Waiter {
     pub request: usize,
 }
 
+/// What a waiting request is ranked by, where nothing else is looked up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    /// Tokens of its prompt.
+    pub prompt: u32,
+    /// Tokens of its answer.
+    pub answer: u32,
+    pub priority: i32,
+}
+
 /// What a waiting request is ranked by, where that depends on what is cached.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlook {
@@ -44,17 +54,17 @@ impl Queue {
         Self { order, waiters, passed: vec![0; classes], version: 0 }
     }
 
-    /// `request` of `class` waits: the `number`-th to arrive, with a prompt of so many tokens.
-    pub fn push(
-        &mut self,
-        class: usize,
-        request: usize,
-        number: u32,
-        (prompt, priority): (u32, i32),
-    ) {
+    /// `request` of `class` waits: the `number`-th to arrive.
+    pub fn push(&mut self, class: usize, request: usize, number: u32, facts: Facts) {
+        let (prompt, answer) = (i64::from(facts.prompt), i64::from(facts.answer));
         let rank = match self.order {
-            QueueOrder::Priority => -i64::from(priority),
-            QueueOrder::Shortest => i64::from(prompt),
+            QueueOrder::Priority => -i64::from(facts.priority),
+            QueueOrder::Shortest => prompt,
+            QueueOrder::Longest => -prompt,
+            QueueOrder::ShortestOutput => answer,
+            QueueOrder::LongestOutput => -answer,
+            QueueOrder::ShortestTotal => prompt + answer,
+            QueueOrder::LongestTotal => -(prompt + answer),
             QueueOrder::Fcfs | QueueOrder::LongestPrefix | QueueOrder::FewestUncached => 0,
         };
         self.insert(class, Waiter { is_new: true, rank, number, request });

@@ -106,9 +106,9 @@ impl<'a> Scheduler<'a> {
         let (number, own_from) = (self.arrived, self.prompts.own_from(request));
         self.progress.insert(request, Progress::fresh(number, own_from));
         self.arrived += 1;
-        let facts = (self.prompts.prompt(request), self.prompts.priority(request));
+        let facts = self.prompts.facts(request);
         self.queue.push(self.class(request), request, number, facts);
-        self.waiting_tokens += u64::from(facts.0);
+        self.waiting_tokens += u64::from(facts.prompt);
         true
     }
 
@@ -261,7 +261,7 @@ impl<'a> Scheduler<'a> {
         if self.records[i].preemptions > 0 {
             self.queue.push_preempted(self.class(i), i, number);
         } else {
-            self.queue.push(self.class(i), i, number, (one.prompt, self.prompts.priority(i)));
+            self.queue.push(self.class(i), i, number, self.prompts.facts(i));
         }
         self.waiting_tokens += u64::from(one.prompt);
     }

@@ -57,7 +57,18 @@ POLICIES = ("lru", "foresight", "opt")
 PREFETCH = 8
 """Requests at the front of the queue whose pages are brought to host memory while they wait."""
 FORMATS = ("table", "json", "csv")
-ORDERS = ("fcfs", "priority", "shortest", "longest-prefix", "fewest-uncached")
+ORDERS = (
+    "fcfs",
+    "priority",
+    "shortest",
+    "longest",
+    "shortest-output",
+    "longest-output",
+    "shortest-total",
+    "longest-total",
+    "longest-prefix",
+    "fewest-uncached",
+)
 PREEMPTION_ORDERS = get_args(PreemptionRule)
 CARD = "h200"
 """Whose data sheet gives step times where no card is named."""

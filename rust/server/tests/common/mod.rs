@@ -50,6 +50,11 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let orders = [
         QueueOrder::Fcfs,
         QueueOrder::Shortest,
+        QueueOrder::Longest,
+        QueueOrder::ShortestOutput,
+        QueueOrder::LongestOutput,
+        QueueOrder::ShortestTotal,
+        QueueOrder::LongestTotal,
         QueueOrder::LongestPrefix,
         QueueOrder::FewestUncached,
     ];
