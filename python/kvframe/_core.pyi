@@ -2118,6 +2118,9 @@ def serve(
     tell_next_use: bool = False,
     preemption: str = "recompute",
     preemption_order: str = "last-admitted",
+    load_layers: SupportsIndex = 0,
+    returns: tuple[SupportsFloat | SupportsIndex | None, SupportsFloat | SupportsIndex]
+    | None = None,
     join: bool = False,
     speculation: tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
     | None = None,
@@ -2130,7 +2133,9 @@ def serve(
     `engines` has a table for each; several have a `router` before them, which sends each request to one of them
     when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
     their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-    adds to a step, as a share of it. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
+    adds to a step, as a share of it. With `load_layers`, a load and the first step behind it go layer by layer
+    side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
+    where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
     `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
     each fact of the requests; with a router, of all servers together, the server of each request, the tokens
     that the router believed to be cached there, and under `"engines"` what each server counted.

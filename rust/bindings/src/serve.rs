@@ -6,8 +6,8 @@ use std::time::Instant;
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
     EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, Preemption, QueueOrder,
-    Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers, simulate_fleet,
-    simulate_with,
+    ReturnOptions, Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers,
+    simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
 use kvframe_trace::replay::{FixedRates, Host, PreparedTrace};
@@ -158,12 +158,14 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
 /// their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-/// adds to a step, as a share of it. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
+/// adds to a step, as a share of it. With `load_layers`, a load and the first step behind it go layer by layer
+/// side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
+/// where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
 /// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", join=false, speculation=None, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", load_layers=0, returns=None, join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -184,6 +186,8 @@ pub fn serve<'py>(
     tell_next_use: bool,
     preemption: &str,
     preemption_order: &str,
+    load_layers: u32,
+    returns: Option<(Option<f64>, f64)>,
     join: bool,
     speculation: Option<(u32, f64, f64)>,
     time_factor: f64,
@@ -203,6 +207,8 @@ pub fn serve<'py>(
         tell_next_use,
         preemption: named(py, "preemption", preemption, &PREEMPTIONS)?,
         preemption_order: named(py, "preemption_order", preemption_order, &PREEMPTION_ORDERS)?,
+        load_layers,
+        returns: returns.map(|(after, lead)| ReturnOptions { after, lead }),
         join,
         speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
             drafts,
@@ -304,6 +310,13 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
         if !good {
             let told = format!("speculation = ({drafts}, {accepted}, {cost})");
             return Err(usage(py, format!("{told}: must be 1 or more, 0 to 1, and 0 or more")));
+        }
+    }
+    if let Some(ReturnOptions { after, lead }) = server.returns {
+        let good = |seconds: f64| seconds >= 0.0 && seconds.is_finite();
+        if !good(lead) || !after.is_none_or(good) {
+            let told = format!("returns = ({after:?}, {lead})");
+            return Err(usage(py, format!("{told}: must be 0 s or more")));
         }
     }
     for (name, value) in [("load", server.load), ("time_factor", server.time_factor)] {

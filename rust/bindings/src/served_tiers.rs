@@ -125,5 +125,7 @@ pub(crate) fn report<'py>(
     into.set_item("swapped_in_pages", told.swapped_in_pages)?;
     into.set_item("deferred", told.deferred)?;
     into.set_item("dropped_pages", told.dropped_pages)?;
+    into.set_item("ahead_pages", told.ahead_pages)?;
+    into.set_item("ahead_used_pages", told.ahead_used_pages)?;
     into.set_item("stalled_seconds", told.stalled_seconds)
 }

@@ -83,9 +83,9 @@ impl<'a> Engine<'a> {
         self.scheduler.records.take(request)
     }
 
-    /// When a transfer ends, or infinity.
+    /// When a transfer ends or is planned, or infinity.
     pub fn next_transfer(&self) -> f64 {
-        let below = self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_end);
+        let below = self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_event);
         below.min(self.scheduler.handover.as_ref().map_or(f64::INFINITY, Handover::next_end))
     }
 
@@ -163,8 +163,10 @@ impl<'a> Engine<'a> {
         loop {
             let start = self.now;
             self.now = self.scheduler.wait_for_copies(start);
-            let seconds = self.seconds(&batch);
-            self.now += seconds;
+            let (begin, computing) = (self.now, self.seconds(&batch));
+            self.now = self.scheduler.end_of_step(begin, computing);
+            let waits = self.now > begin + computing;
+            let seconds = if waits { self.now - begin } else { computing };
             self.report.busy_seconds += seconds;
             self.report.block_seconds += owned * seconds;
             if steps == 0 {

@@ -6,7 +6,7 @@ use kvframe_core::SeqId;
 use crate::cache::Stopped;
 use crate::running::Running;
 use crate::scheduler::Scheduler;
-use crate::tiers::Landed;
+use crate::tiers::{Landed, Tiers};
 
 /// A sequence that waits.
 #[derive(Debug, Clone)]
@@ -21,6 +21,11 @@ pub(crate) struct Loading {
 impl Loading {
     pub fn new(one: Running, landed: Option<Landed>, joined: u32) -> Self {
         Self { one, landed, joined: one.computed + joined }
+    }
+
+    /// A load is under way, and nothing else is waited for.
+    pub fn is_only_loading(&self) -> bool {
+        self.landed.is_none() && self.joined == self.one.computed
     }
 }
 
@@ -111,12 +116,13 @@ impl Scheduler<'_> {
         }
         let limit = self.limit(i) as usize;
         let Some(key) = self.asked.keys.get(limit).copied() else { return };
-        let all = self.running.iter().chain(self.loading.iter().map(|waits| &waits.one));
-        let is_there = |one: &Running| {
-            let of = self.cache.manager.sequence(one.seq);
+        let served = self.running.iter().chain(self.loading.iter().map(|waits| &waits.one));
+        let ahead = self.tiers.iter().flat_map(Tiers::sequences_ahead);
+        let is_there = |seq: SeqId| {
+            let of = self.cache.manager.sequence(seq);
             of.is_ok_and(|of| of.keys.get(limit) == Some(&key))
         };
-        if all.into_iter().any(is_there) {
+        if served.map(|one| one.seq).chain(ahead).any(is_there) {
             let own_from = self.progress[i].own_from.min(limit as u32);
             self.progress[i].own_from = own_from;
             let needs_future = self.cache.manager.needs_future();

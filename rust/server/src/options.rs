@@ -2,6 +2,8 @@
 
 use kvframe_core::manager::PreemptionOrder;
 
+use crate::tiers::ReturnOptions;
+
 /// Which waiting request is admitted first. A preempted request comes before all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueOrder {
@@ -105,6 +107,11 @@ pub struct ServerOptions {
     pub tell_next_use: bool,
     /// What becomes of a preempted sequence.
     pub preemption: Preemption,
+    /// Layers of the model, where a load and the first step behind it go layer by layer side by side; 0: the step
+    /// waits for the whole load.
+    pub load_layers: u32,
+    /// Whether a session's blocks come back into the pool before its next turn.
+    pub returns: Option<ReturnOptions>,
     /// Which running sequence is preempted where blocks are short.
     pub preemption_order: PreemptionOrder,
     /// A request whose prompt begins with blocks that a running one is computing waits for them.
@@ -132,6 +139,8 @@ impl Default for ServerOptions {
             cache_generated: true,
             tell_next_use: false,
             preemption: Preemption::default(),
+            load_layers: 0,
+            returns: None,
             preemption_order: PreemptionOrder::LastAdmitted,
             join: false,
             speculation: None,

@@ -18,6 +18,10 @@ pub(crate) struct Prompts<'a> {
     metas: Vec<Meta>,
     /// For each request, the turn after it whose prompt goes on from its answer, if one does.
     continued: Vec<Option<usize>>,
+    /// For each request, the turn after it, where it matters when that comes.
+    next: Vec<Option<usize>>,
+    closed_loop: bool,
+    load: f64,
     cache_generated: bool,
     one_token: bool,
     tells_next_use: bool,
@@ -44,6 +48,9 @@ impl<'a> Prompts<'a> {
             plan,
             metas: metas(trace, &options.priorities),
             continued: Vec::new(),
+            next: if options.returns.is_some() { next.to_vec() } else { Vec::new() },
+            closed_loop: options.closed_loop,
+            load: options.load,
             cache_generated: options.cache_generated,
             one_token: options.one_at_a_time,
             tells_next_use: options.tell_next_use,
@@ -60,7 +67,7 @@ impl<'a> Prompts<'a> {
     /// The same requests for a server that hands them over with their first token.
     pub fn of_prefill(&self) -> Self {
         let (metas, continued) = (self.metas.clone(), self.continued.clone());
-        Self { metas, continued, one_token: true, ..*self }
+        Self { metas, continued, next: self.next.clone(), one_token: true, ..*self }
     }
 
     /// Tokens of the prompt of request `i`: a server computes at least one.
@@ -92,6 +99,27 @@ impl<'a> Prompts<'a> {
     /// How many classes the trace names.
     pub fn classes(&self) -> usize {
         self.trace.classes.len()
+    }
+
+    /// The session of request `i`, if it has one.
+    pub fn session(&self, i: usize) -> Option<u32> {
+        Some(self.trace.requests[i].session).filter(|&session| session != NO_SESSION)
+    }
+
+    /// The session of request `i`, which has ended at `now`; the turn after it, if one comes, and when.
+    pub fn next_turn(&self, i: usize, now: f64) -> Option<(u32, Option<(usize, f64)>)> {
+        let session = self.session(i)?;
+        let seconds = |i: usize| self.trace.requests[i].timestamp_ms as f64 / 1_000.0;
+        let turn = self.next.get(i).copied().flatten().map(|j| {
+            let by_clock = !self.closed_loop;
+            let time = if by_clock {
+                self.trace.arrival(j, self.load)
+            } else {
+                now + seconds(j) - seconds(i)
+            };
+            (j, time)
+        });
+        Some((session, turn))
     }
 
     /// The key of a block of request `i`: tenants share none.
@@ -133,6 +161,19 @@ impl<'a> Prompts<'a> {
         manager: &Manager,
         asked: &mut Request,
     ) -> Result<(), Error> {
+        self.describe(i, progress, manager, asked);
+        let target = self.prompt(i) + progress.sampled;
+        let limit = (target - 1) / self.trace.block_size;
+        let could_hit = limit < progress.own_from && (limit as usize) < asked.keys.len();
+        if could_hit && manager.lookup_request(&*asked)?.tokens > limit * self.trace.block_size {
+            progress.own_from = limit;
+            self.fill(i, limit, manager.needs_future(), asked);
+        }
+        Ok(())
+    }
+
+    /// Request `i` with the keys that its blocks have had so far.
+    pub fn describe(&self, i: usize, progress: &Progress, manager: &Manager, asked: &mut Request) {
         let size = self.trace.block_size;
         let target = self.prompt(i) + progress.sampled;
         asked.num_tokens = self.known(i);
@@ -147,13 +188,6 @@ impl<'a> Prompts<'a> {
         }
         asked.resumed = progress.lost > 0;
         self.fill(i, progress.own_from, manager.needs_future(), asked);
-        let limit = (target - 1) / size;
-        let could_hit = limit < progress.own_from && (limit as usize) < asked.keys.len();
-        if could_hit && manager.lookup_request(&*asked)?.tokens > limit * size {
-            progress.own_from = limit;
-            self.fill(i, limit, manager.needs_future(), asked);
-        }
-        Ok(())
     }
 
     /// Keys and next uses of the blocks of request `i`.

@@ -20,7 +20,7 @@ use crate::prompts::Prompts;
 use crate::queue::{Outlook, Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
-use crate::tiers::Tiers;
+use crate::tiers::{Sent, Tiers};
 
 /// What decides a step.
 pub(crate) struct Scheduler<'a> {
@@ -31,13 +31,15 @@ pub(crate) struct Scheduler<'a> {
     pub block_size: u32,
     capacity: u32,
     pub queue: Queue,
-    fair: Fair,
+    pub fair: Fair,
     /// Prompt tokens of requests that wait.
     pub waiting_tokens: u64,
     /// In the order in which they came in.
     pub running: Vec<Running>,
     /// They have blocks, and wait for what comes into these.
     pub loading: Vec<Loading>,
+    /// Loads of sequences that are in the step.
+    pub beside: Vec<Sent>,
     pub tiers: Option<Tiers>,
     /// What other servers have computed comes to this one.
     pub handover: Option<Handover>,
@@ -83,6 +85,7 @@ impl<'a> Scheduler<'a> {
             waiting_tokens: 0,
             running: Vec::new(),
             loading: Vec::new(),
+            beside: Vec::new(),
             tiers,
             handover: None,
             progress: ByRequest::default(),
@@ -103,6 +106,7 @@ impl<'a> Scheduler<'a> {
             self.records[request].fate = Fate::Rejected;
             return false;
         }
+        self.has_returned(request, time);
         let (number, own_from) = (self.arrived, self.prompts.own_from(request));
         self.progress.insert(request, Progress::fresh(number, own_from));
         self.arrived += 1;
@@ -122,17 +126,22 @@ impl<'a> Scheduler<'a> {
         let here = running.iter().map(|one| one.request).chain(loads);
         fair.begin(here.map(|request| prompts.class(request)));
         let preempted = self.grow_all(&mut budget)?;
+        self.beside.clear();
+        self.run_beside_loads(&mut budget, now)?;
         let before = self.state(budget);
         if !preempted || !self.fair.is_off() {
             self.let_in(&mut budget, now)?;
         }
         // An attempt that failed may have made room, so that the next one does not.
         let is_settled = before == self.state(budget);
+        self.run_beside_loads(&mut budget, now)?;
         if self.tiers.is_some() {
             self.prefetch_waiting()?;
         }
-        let mut scheduled =
-            Scheduled { is_steady: !preempted && is_settled, ..Scheduled::default() };
+        let mut scheduled = Scheduled {
+            is_steady: !preempted && is_settled && self.beside.is_empty(),
+            ..Scheduled::default()
+        };
         for one in &self.running {
             if one.scheduled > 0 {
                 scheduled.batch.add(one.computed, one.scheduled, one.decodes());
@@ -195,7 +204,7 @@ impl<'a> Scheduler<'a> {
 
     /// Gets slots for `count` more tokens of a running sequence, up to the end of a block. That takes no more
     /// blocks than these tokens alone would. False for want of room.
-    fn make_slots(&mut self, at: usize, count: u32) -> Result<bool, Stopped> {
+    pub fn make_slots(&mut self, at: usize, count: u32) -> Result<bool, Stopped> {
         let one = &self.running[at];
         let until = one.computed + count;
         if until <= one.slots {
@@ -235,7 +244,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// The class of a request, as far as classes are told apart.
-    fn class(&self, request: usize) -> usize {
+    pub fn class(&self, request: usize) -> usize {
         self.fair.class(self.prompts.class(request))
     }
 
@@ -417,6 +426,7 @@ impl<'a> Scheduler<'a> {
                 self.back_up(one.seq, now)?;
             }
             if has_ended {
+                self.expect_return(&one, now);
                 self.cache.manager.release(one.seq)?;
                 self.forget_below(one.seq);
                 let record = &mut self.records[one.request];

@@ -101,7 +101,13 @@ proptest! {
         count in 2usize..5,
     ) {
         // What a policy knows of the future, of sessions and of turns is of the whole trace.
-        let options = ServerOptions { closed_loop: false, load: 1.0, cache_generated: false, ..server.options };
+        let options = ServerOptions {
+            closed_loop: false,
+            load: 1.0,
+            cache_generated: false,
+            returns: None,
+            ..server.options
+        };
         let server = Server { policy: "lru", options, ..server };
         let mut stack = stack;
         stack.below.iter_mut().for_each(|below| below.policy = "lru");
@@ -126,7 +132,7 @@ proptest! {
         let trace = parse(&rows(&turns));
         let (delay, loss, seed) = feed;
         let feed = FeedOptions { delay, loss, seed };
-        let how = FleetOptions { routing, feed, counts_copies: true, prefill: None };
+        let how = FleetOptions { routing, feed, counts_copies: true, ..FleetOptions::default() };
         let report = fleet(&trace, &server, &stack, (count, how));
         for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
             let known = request.input_tokens.max(1) + request.output_tokens.max(1) - 1;

@@ -80,7 +80,8 @@ fn loaded(report: &ServerReport, i: usize) -> u64 {
 fn check_tiers(stack: &Stack, report: &ServerReport) {
     let Some(told) = &report.tiers else { return };
     let due: u64 = told.tiers.iter().map(|tier| tier.loaded_tokens).sum();
-    assert_eq!(told.tiers[0].read_pages * u64::from(BLOCK), due);
+    assert_eq!((told.tiers[0].read_pages - told.ahead_pages) * u64::from(BLOCK), due);
+    assert!(told.ahead_used_pages <= told.ahead_pages);
     let first: u64 = (0..report.requests.len()).map(|i| loaded(report, i)).sum();
     assert!(first <= due);
     for (place, (tier, below)) in told.tiers.iter().zip(&stack.below).enumerate() {

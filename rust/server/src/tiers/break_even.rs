@@ -42,7 +42,7 @@ impl Tiers {
     }
 
     /// Seconds for pages of a tier to come to the pool over free links.
-    fn load_seconds(&self, place: usize, pages: u32) -> f64 {
+    pub(super) fn load_seconds(&self, place: usize, pages: u32) -> f64 {
         let hops = if place > 0 { vec![place, 0] } else { vec![0] };
         let seconds = |place: usize| {
             let options = &self.levels[place].options;

@@ -34,6 +34,11 @@ impl Link {
         *free + self.options.latency
     }
 
+    /// When a read that is ready at `now` begins, and what its bytes take.
+    pub fn next_read(&self, now: f64, bytes: f64) -> (f64, f64) {
+        (self.read_free.max(now), bytes / self.options.read)
+    }
+
     /// Seconds of a write alone on the link.
     pub fn write_seconds(&self, bytes: f64) -> f64 {
         bytes / self.options.write + self.options.latency

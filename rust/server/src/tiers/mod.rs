@@ -11,12 +11,15 @@
 //! | `demote` | from a tier to the next |
 //! | `ahead` | room in a tier ahead of need |
 //! | `up` | loads and prefetches |
+//! | `beside` | steps that run beside their loads |
 //! | `break_even` | from which length on a load pays |
+//! | `returns` | a session's blocks, before its next turn |
 //! | `swap` | preempted sequences, to host memory and back |
 //! | `serve` | where the scheduler meets the tiers |
 //! | [`report`] | what moved |
 
 mod ahead;
+mod beside;
 mod break_even;
 mod demote;
 mod down;
@@ -25,6 +28,7 @@ mod link;
 pub mod options;
 pub mod report;
 mod request;
+mod returns;
 mod serve;
 mod swap;
 mod up;
@@ -42,11 +46,14 @@ use level::{Level, keys_of};
 use options::TierSet;
 use report::TierReport;
 use request::Known;
+use returns::Returns;
 use up::{Load, LoadId};
 
+pub(crate) use beside::Sent;
 pub(crate) use down::Room;
 pub(crate) use link::{Link, Way};
 pub(crate) use options::LinkOptions;
+pub use returns::ReturnOptions;
 pub(crate) use up::{Found, Landed};
 
 /// What a transfer is for.
@@ -110,6 +117,7 @@ pub struct Tiers {
     /// Loads that wait for what is on its way in host memory.
     starved: Vec<LoadId>,
     arrived: Vec<Landed>,
+    returns: Returns,
     /// The pages of preempted sequences, by the request.
     swapped: HashMap<usize, Vec<BlockId>>,
     /// The step that follows writes to blocks that are copied until then.
@@ -151,6 +159,7 @@ impl Tiers {
             last_load: 0,
             starved: Vec::new(),
             arrived: Vec::new(),
+            returns: Returns::default(),
             swapped: HashMap::new(),
             copied_at: f64::NEG_INFINITY,
             least: vec![0; count],
@@ -162,8 +171,13 @@ impl Tiers {
     }
 
     /// When the first transfer under way ends.
-    pub(crate) fn next_end(&self) -> f64 {
+    fn next_end(&self) -> f64 {
         self.under_way.peek().map_or(f64::INFINITY, |first| first.0.end)
+    }
+
+    /// When a transfer ends, or one is planned.
+    pub(crate) fn next_event(&self) -> f64 {
+        self.next_end().min(self.next_plan())
     }
 
     /// Whether nothing moves, and another poll would start nothing before a request comes.
@@ -186,6 +200,7 @@ impl Tiers {
             self.end(cache, transfer.errand)?;
         }
         self.go_on_with_loads(cache)?;
+        self.bring_back(cache)?;
         self.catch_up(cache.host)?;
         self.tidy(cache.host)
     }
@@ -195,7 +210,7 @@ impl Tiers {
         while let Some(Reverse(transfer)) = self.under_way.pop() {
             self.end(cache, transfer.errand)?;
         }
-        Ok(())
+        self.drop_loads(cache)
     }
 
     fn end(&mut self, cache: &mut Cache<'_>, errand: Errand) -> Result<(), Stopped> {
@@ -240,6 +255,12 @@ impl Tiers {
             Way::Write => moved.written_bytes += bytes,
         }
         self.links[options.link].carry(way, ready, bytes)
+    }
+
+    /// When pages of host memory that are ready then begin their way to the pool, and what their bytes take.
+    fn next_read(&self, ready: f64, pages: u32) -> (f64, f64) {
+        let options = &self.levels[0].options;
+        self.links[options.link].next_read(ready, f64::from(pages) * options.page_bytes)
     }
 
     fn start(&mut self, end: f64, errand: Errand) {

@@ -37,6 +37,10 @@ pub struct TierReport {
     pub deferred: u64,
     /// Pages that were evicted while the tier below, if there is one, lacked them.
     pub dropped_pages: u64,
+    /// Pages that came to the pool before a request asked for them.
+    pub ahead_pages: u64,
+    /// Those of them that a request then found there.
+    pub ahead_used_pages: u64,
     /// Seconds in which no step could run since blocks were being copied out of the pool.
     pub stalled_seconds: f64,
 }
@@ -61,6 +65,8 @@ impl TierReport {
         self.swapped_in_pages += other.swapped_in_pages;
         self.deferred += other.deferred;
         self.dropped_pages += other.dropped_pages;
+        self.ahead_pages += other.ahead_pages;
+        self.ahead_used_pages += other.ahead_used_pages;
         self.stalled_seconds += other.stalled_seconds;
         self
     }

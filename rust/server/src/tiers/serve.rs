@@ -174,7 +174,7 @@ impl Tiers {
     }
 }
 
-fn known(asked: &kvframe_core::Request) -> Known {
+pub(super) fn known(asked: &kvframe_core::Request) -> Known {
     let (meta, tokens) = (asked.meta, asked.num_tokens);
     Known { meta, tokens, next_use: asked.next_use.as_slice().into() }
 }

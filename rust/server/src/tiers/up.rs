@@ -5,7 +5,7 @@ use kvframe_trace::replay::Host;
 
 use super::link::Way;
 use super::request::Known;
-use super::{Errand, Tiers};
+use super::{Errand, Sent, Tiers};
 use crate::cache::{Cache, Stopped};
 
 /// A load's number.
@@ -29,9 +29,11 @@ enum State {
 
 /// The sequence that a load is for.
 #[derive(Debug, Clone, Copy)]
-struct Target {
-    seq: SeqId,
-    ticket: u64,
+pub(super) struct Target {
+    pub seq: SeqId,
+    pub ticket: u64,
+    /// It serves no request: it has blocks for what comes before a request asks for it.
+    pub is_ahead: bool,
 }
 
 /// Pages of a prefix on their way up.
@@ -48,6 +50,8 @@ pub(super) struct Load {
     in_host: u32,
     /// The tier that had the rest.
     source: usize,
+    /// Once it is on its way to the pool.
+    sent: Option<Sent>,
 }
 
 /// Pages of a prompt, from its first on.
@@ -101,10 +105,11 @@ impl Tiers {
             }
             self.uses.count(&keys[..keys.len().min(found.there.max(pooled) as usize)]);
         }
+        self.note_use(keys, pooled as usize);
         if let Some(ticket) = given.load {
             let start = pooled + given.joined_tokens / self.block_size;
             let rows = start + given.external_tokens / self.block_size;
-            let target = Some(Target { seq: given.seq, ticket });
+            let target = Some(Target { seq: given.seq, ticket, is_ahead: false });
             let keys = keys[..rows as usize].to_vec();
             let load = self.new_load(keys, known.clone(), (target, start));
             return self.promote(cache, load);
@@ -117,7 +122,7 @@ impl Tiers {
         Ok(())
     }
 
-    fn new_load(
+    pub(super) fn new_load(
         &mut self,
         keys: Vec<Key>,
         known: Known,
@@ -127,7 +132,8 @@ impl Tiers {
         let in_host = self.levels[0].pages.present(&keys);
         let source = self.source(&keys).map_or(0, |(place, _)| place);
         let state = State::Queued;
-        Load { id: self.last_load, keys, known, state, target, start, in_host, source }
+        let id = self.last_load;
+        Load { id, keys, known, state, target, start, in_host, source, sent: None }
     }
 
     /// Whether requests that wait have their pages brought to host memory.
@@ -185,7 +191,7 @@ impl Tiers {
         best
     }
 
-    fn promote(&mut self, cache: &mut Cache<'_>, mut load: Load) -> Result<(), Stopped> {
+    pub(super) fn promote(&mut self, cache: &mut Cache<'_>, mut load: Load) -> Result<(), Stopped> {
         let found = self.source(&load.keys);
         let present = self.levels[0].pages.present(&load.keys);
         load.keys.truncate(present.max(found.map_or(0, |(_, pages)| pages)) as usize);
@@ -302,9 +308,19 @@ impl Tiers {
         self.loads[at].state = State::Onboarding;
         let pages = opened.pages.len() as u32;
         // What was evicted from the pool just now is still on its way to host memory.
-        let end = self.carry(0, Way::Read, self.now.max(self.copied_at), pages);
+        let ready = self.now.max(self.copied_at);
+        let (begin, seconds) = self.next_read(ready, pages);
+        let end = self.carry(0, Way::Read, ready, pages);
+        self.loads[at].sent = Some(Sent { begin, end, seconds, pages });
         self.start(end, Errand::Onboard { load: id, ticket: opened.ticket, pages });
         Ok(())
+    }
+
+    /// The load of a sequence that is on its way to the pool.
+    pub(super) fn sent_for(&self, seq: SeqId) -> Option<(LoadId, Sent)> {
+        let is_for = |load: &&Load| load.target.is_some_and(|target| target.seq == seq);
+        let load = self.loads.iter().find(is_for)?;
+        load.sent.map(|sent| (load.id, sent))
     }
 
     /// The load has ended with so many pages good.
@@ -317,8 +333,13 @@ impl Tiers {
         self.starved.retain(|&other| other != id);
         let Some(at) = self.loads.iter().position(|load| load.id == id) else { return Ok(()) };
         let load = self.loads.remove(at);
-        let Some(Target { seq, ticket }) = load.target else { return Ok(()) };
+        let Some(Target { seq, ticket, is_ahead }) = load.target else { return Ok(()) };
         cache.loaded(ticket, good)?;
+        if is_ahead {
+            let come = load.keys.iter().skip(load.start as usize).take(good as usize);
+            self.brought_back(come);
+            return Ok(cache.manager.release(seq)?);
+        }
         let mut tokens = vec![0; self.levels.len()];
         let from_host = load.in_host.saturating_sub(load.start).min(good);
         tokens[0] = from_host * self.block_size;
@@ -327,6 +348,23 @@ impl Tiers {
             tier.loaded_tokens += u64::from(tokens);
         }
         self.arrived.push(Landed { seq, tokens, swapped: 0 });
+        Ok(())
+    }
+
+    /// Sequences that have blocks for what comes before a request asks for it.
+    pub(crate) fn sequences_ahead(&self) -> impl Iterator<Item = SeqId> {
+        let ahead = self.loads.iter().filter_map(|load| load.target);
+        ahead.filter(|target| target.is_ahead).map(|target| target.seq)
+    }
+
+    /// Blocks of loads that serve no request and have not come are given back.
+    pub(super) fn drop_loads(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
+        for load in std::mem::take(&mut self.loads) {
+            if let Some(target) = load.target.filter(|target| target.is_ahead) {
+                cache.loaded(target.ticket, 0)?;
+                cache.manager.release(target.seq)?;
+            }
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
-use kvframe_server::{Batch, Preemption, QueueOrder, ServerOptions, Speculation};
+use kvframe_server::{Batch, Preemption, QueueOrder, ReturnOptions, ServerOptions, Speculation};
 use proptest::prelude::*;
 
 pub const BLOCK: u32 = 4;
@@ -69,6 +69,9 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
     let preemption = prop::sample::select(preemptions.to_vec());
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), preemption, 0.25f64..4.0);
+    let guesses = (prop::option::of(0.0f64..0.2), 0.0f64..0.05);
+    let returns = prop::option::of(guesses.prop_map(|(after, lead)| ReturnOptions { after, lead }));
+    let moves = (prop::sample::select(vec![0, 1, 3, 32]), returns);
     let drafted = (1u32..5, 0.0f64..=1.0, 0.0f64..0.3);
     let drafts = prop::option::weighted(
         0.3,
@@ -76,7 +79,8 @@ pub fn servers() -> impl Strategy<Value = Server> {
     );
     let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
     let chosen = (prop::sample::select(policies), orders);
-    (chosen, sizes, ways, drafts).prop_map(|((policy, orders), sizes, ways, speculation)| {
+    let all = (chosen, sizes, ways, drafts, moves);
+    all.prop_map(|((policy, orders), sizes, ways, speculation, (load_layers, returns))| {
         let (order, preemption_order) = orders;
         let (closed_loop, generated, join, preemption, load) = ways;
         let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
@@ -89,6 +93,8 @@ pub fn servers() -> impl Strategy<Value = Server> {
             cache_generated: generated,
             preemption,
             preemption_order,
+            load_layers,
+            returns,
             join,
             speculation,
             ..ServerOptions::default()
