@@ -91,6 +91,9 @@ pub(crate) struct RouterTable {
     seed: u64,
     #[pyo3(default)]
     counts_copies: bool,
+    /// The tiers from this place down are one for all, with policies of the core.
+    #[pyo3(default)]
+    shared: Option<usize>,
     /// How many of the servers, the first ones, compute prompts alone; bytes a second, seconds and bytes a token
     /// of the links over which the others get them.
     #[pyo3(default)]
@@ -125,7 +128,13 @@ impl RouterTable {
                 return Err(usage(py, format!("{told}: must be above 0, and latency 0 or more")));
             }
         }
-        Ok(FleetOptions { routing, feed, counts_copies: self.counts_copies, prefill })
+        Ok(FleetOptions {
+            routing,
+            feed,
+            counts_copies: self.counts_copies,
+            shared: self.shared,
+            prefill,
+        })
     }
 }
 

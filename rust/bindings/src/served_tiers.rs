@@ -105,6 +105,7 @@ pub(crate) fn report<'py>(
             written_bytes,
             read_pages,
             written_pages,
+            others_pages,
             evicted_pages,
             break_even,
         } = *counts;
@@ -114,6 +115,7 @@ pub(crate) fn report<'py>(
         dict.set_item("written_bytes", written_bytes)?;
         dict.set_item("read_pages", read_pages)?;
         dict.set_item("written_pages", written_pages)?;
+        dict.set_item("others_pages", others_pages)?;
         dict.set_item("evicted_pages", evicted_pages)?;
         dict.set_item("break_even", break_even)?;
         dict.set_item("loaded", PyArray1::from_slice(py, loaded))?;

@@ -135,17 +135,20 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What was counted, and the requests that were not served to their end.
-    pub fn close(mut self) -> Result<(ServerReport, Vec<(usize, RequestRecord)>), Stopped> {
-        if let Some(tiers) = &mut self.scheduler.tiers {
-            tiers.wind_up(&mut self.scheduler.cache)?;
-        }
+    /// Lets what moves in the tiers arrive.
+    pub fn wind_up(&mut self) -> Result<(), Stopped> {
+        let Scheduler { tiers, cache, .. } = &mut self.scheduler;
+        tiers.as_mut().map_or(Ok(()), |tiers| tiers.wind_up(cache))
+    }
+
+    /// What was counted, and the requests that were not served to their end, once it is wound up.
+    pub fn close(mut self) -> (ServerReport, Vec<(usize, RequestRecord)>) {
         self.report.found_on_return = self.scheduler.found_on_return;
         self.report.evictions = self.scheduler.cache.manager.stats().evictions;
         self.report.handed_tokens = self.scheduler.handover.map_or(0, |handover| handover.tokens);
         self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
         self.done.extend(self.scheduler.records.drain());
-        Ok((self.report, self.done))
+        (self.report, self.done)
     }
 
     fn advance(&mut self, scheduled: Scheduled, next_arrival: f64) -> u32 {

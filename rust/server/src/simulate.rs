@@ -85,7 +85,8 @@ pub fn simulate_with(
             arrivals.ended(request, engine.now);
         }
     }
-    let (mut report, left) = engine.close()?;
+    engine.wind_up()?;
+    let (mut report, left) = engine.close();
     for (request, record) in left {
         requests[request] = record;
     }

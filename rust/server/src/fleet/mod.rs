@@ -26,7 +26,7 @@ use crate::profile::StepTime;
 use crate::prompts::Prompts;
 use crate::report::{Fate, RequestRecord, ServerReport};
 use crate::simulate::PATIENCE;
-use crate::tiers::Tiers;
+use crate::tiers::{Commons, Tiers};
 use copies::Copies;
 use feed::Feed;
 use routing::{Load, Routes};
@@ -43,6 +43,9 @@ pub struct FleetOptions {
     pub feed: FeedOptions,
     /// Each engine knows how many others hold a block ([`Manager::set_copies`]).
     pub counts_copies: bool,
+    /// Tiers from this place down are one for all engines, with the capacity and the links of one; all have the
+    /// same tiers, and policies of the core in these.
+    pub shared: Option<usize>,
     /// The first so many engines compute prompts alone, and the others, where the fewest requests are, what comes
     /// behind; they get the prompts' KV over a link each.
     pub prefill: Option<(usize, HandoverOptions)>,
@@ -88,6 +91,8 @@ pub fn simulate_fleet(
     // When a turn ends in one engine, the next may arrive in another before the steps taken there together
     // have ended.
     options.every_step |= options.closed_loop && engines.len() > 1 || fleet.prefill.is_some();
+    // So is what another engine does to tiers that both have.
+    options.every_step |= fleet.shared.is_some() && engines.len() > 1;
     let next = next_turns(trace);
     let prompts = Prompts::new(trace, plan, &next, &options);
     let first_tokens = prompts.of_prefill();
@@ -95,7 +100,7 @@ pub fn simulate_fleet(
     let count = trace.requests.len();
     let arrivals = Arrivals::new(trace, &next, &options);
     let blocks = engines.iter().map(|(manager, ..)| manager.options().blocks as usize).sum();
-    let engines: Vec<_> = engines
+    let mut engines: Vec<_> = engines
         .into_iter()
         .enumerate()
         .map(|(at, (manager, host, mut tiers))| {
@@ -111,6 +116,11 @@ pub fn simulate_fleet(
             engine
         })
         .collect();
+    let below = engines.iter_mut().filter_map(|engine| engine.scheduler.tiers.as_mut());
+    let commons = match fleet.shared {
+        Some(from) => Commons::new(from, below.collect())?,
+        None => None,
+    };
     let runs = vec![false; engines.len()];
     let feed = (fleet.routing.wants_events() || fleet.counts_copies)
         .then(|| Feed::new(fleet.feed, engines.len(), blocks));
@@ -133,6 +143,8 @@ pub fn simulate_fleet(
         runs,
         computed: Vec::new(),
         feed,
+        commons,
+        now: f64::NEG_INFINITY,
     }
     .run()
 }
@@ -151,10 +163,12 @@ struct Fleet<'a> {
     prefill: usize,
     feed: Option<Feed>,
     copies: Option<Copies>,
+    commons: Option<Commons>,
+    now: f64,
     report: FleetReport,
 }
 
-impl Fleet<'_> {
+impl<'a> Fleet<'a> {
     fn run(mut self) -> Result<FleetReport, Stopped> {
         let mut turns: u64 = 0;
         let mut is_due = vec![false; self.engines.len()];
@@ -169,8 +183,10 @@ impl Fleet<'_> {
             if now == f64::INFINITY {
                 return self.close();
             }
-            for (at, engine) in self.engines.iter().enumerate() {
-                is_due[at] = !self.runs[at] && engine.next_transfer() <= now;
+            self.now = now;
+            for (at, is_due) in is_due.iter_mut().enumerate() {
+                *is_due = !self.runs[at]
+                    && (self.engines[at].next_transfer() <= now || self.waits_for_others(at));
             }
             self.end_steps(now, &mut is_due)?;
             self.hand_over(now, &mut is_due);
@@ -186,12 +202,32 @@ impl Fleet<'_> {
         let arrival = self.next_arrival();
         // Tiers may tidy up for ever: they are waited for as long as a request is here.
         let is_over = arrival == f64::INFINITY && !self.engines.iter().any(Engine::is_busy);
-        let next = |(engine, &runs): (&Engine<'_>, &bool)| match runs {
-            true => engine.now,
-            false if is_over => f64::INFINITY,
-            false => engine.next_transfer().max(engine.now),
+        let next = |at: usize| match (&self.engines[at], self.runs[at]) {
+            (engine, true) => engine.now,
+            _ if is_over => f64::INFINITY,
+            _ if self.waits_for_others(at) => self.now,
+            (engine, false) => engine.next_transfer().max(engine.now),
         };
-        self.engines.iter().zip(&self.runs).map(next).fold(arrival, f64::min)
+        (0..self.engines.len()).map(next).fold(arrival, f64::min)
+    }
+
+    /// Whether others have changed what an engine may wait for that runs nothing.
+    fn waits_for_others(&self, at: usize) -> bool {
+        let is_idle = !self.runs[at] && self.engines[at].is_busy();
+        is_idle && self.commons.as_ref().is_some_and(|commons| commons.has_news(at))
+    }
+
+    /// An engine does something, with the tiers that all share.
+    fn turn<T>(&mut self, at: usize, work: impl FnOnce(&mut Engine<'a>) -> T) -> T {
+        let engine = &mut self.engines[at];
+        if let (Some(commons), Some(tiers)) = (&mut self.commons, &mut engine.scheduler.tiers) {
+            commons.lend(at, tiers);
+        }
+        let done = work(engine);
+        if let (Some(commons), Some(tiers)) = (&mut self.commons, &mut engine.scheduler.tiers) {
+            commons.take_back(at, tiers);
+        }
+        done
     }
 
     fn next_arrival(&self) -> f64 {
@@ -200,13 +236,14 @@ impl Fleet<'_> {
 
     /// Ends the steps that end at `now`; their engines are due to begin another.
     fn end_steps(&mut self, now: f64, is_due: &mut [bool]) -> Result<(), Stopped> {
-        for (at, engine) in self.engines.iter_mut().enumerate() {
-            if !self.runs[at] || engine.now > now {
+        for (at, is_due) in is_due.iter_mut().enumerate() {
+            if !self.runs[at] || self.engines[at].now > now {
                 continue;
             }
             self.runs[at] = false;
-            is_due[at] = true;
-            engine.end()?;
+            *is_due = true;
+            self.turn(at, Engine::end)?;
+            let engine = &mut self.engines[at];
             if let Some(feed) = &mut self.feed {
                 feed.take(at, engine.scheduler.cache.manager, now);
             }
@@ -282,12 +319,10 @@ impl Fleet<'_> {
         if self.copies.is_some() {
             self.hear(now);
         }
-        for (at, engine) in self.engines.iter_mut().enumerate() {
-            if !is_due[at] {
-                continue;
-            }
-            engine.now = now;
-            self.runs[at] = engine.begin(next_arrival)?;
+        for (at, _) in is_due.iter().enumerate().filter(|&(_, &is_due)| is_due) {
+            self.engines[at].now = now;
+            self.runs[at] = self.turn(at, |engine| engine.begin(next_arrival))?;
+            let engine = &mut self.engines[at];
             if let Some(feed) = &mut self.feed {
                 feed.take(at, engine.scheduler.cache.manager, now);
             }
@@ -300,8 +335,11 @@ impl Fleet<'_> {
     }
 
     fn close(mut self) -> Result<FleetReport, Stopped> {
+        for at in 0..self.engines.len() {
+            self.turn(at, Engine::wind_up)?;
+        }
         for engine in self.engines {
-            let (report, left) = engine.close()?;
+            let (report, left) = engine.close();
             self.report.engines.push(report);
             for (request, record) in left {
                 self.report.requests[request] = record;

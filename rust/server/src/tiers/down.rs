@@ -119,6 +119,7 @@ impl Tiers {
             self.version += 1;
             self.report.tiers[0].written_pages += u64::from(good);
             debug_assert_eq!(stored.present + good, taken);
+            self.note_owned(0, &wanted[stored.present as usize..(stored.present + good) as usize]);
             self.offer(cache.host, 0, &wanted[..(stored.present + good) as usize], &known)?;
         }
         Ok(self.levels[0].pages.present(wanted) as usize == wanted.len())

@@ -1,5 +1,7 @@
 //! One tier: its pages, its admission, and what was sent down ahead of an eviction.
 
+use std::collections::HashMap;
+
 use kvframe_core::policy::admission::{Ask, Occasion, Tier, Verdict};
 use kvframe_core::tier::{
     EvictedPages, OrderedKeys, PageUses, StoreResult, TierPages, let_in, occasion_of, offer_pages,
@@ -24,6 +26,8 @@ pub(crate) struct Level {
     pub cleaned: OrderedKeys<bool>,
     told_unbacked: u64,
     is_last: bool,
+    /// Where several servers share it: who has put each page here.
+    pub owners: HashMap<Key, u32>,
 }
 
 impl Level {
@@ -44,6 +48,7 @@ impl Level {
             cleaned: OrderedKeys::default(),
             told_unbacked: 0,
             is_last,
+            owners: HashMap::new(),
         })
     }
 

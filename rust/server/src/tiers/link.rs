@@ -24,6 +24,11 @@ impl Link {
         Self { options, read_free: f64::NEG_INFINITY, write_free: f64::NEG_INFINITY }
     }
 
+    /// Another one like it, which is free.
+    pub fn like(&self) -> Self {
+        Self::new(self.options)
+    }
+
     /// A transfer of `bytes` is ready at `now`. Returns when they have arrived.
     pub fn carry(&mut self, way: Way, now: f64, bytes: f64) -> f64 {
         let (free, rate) = match way {

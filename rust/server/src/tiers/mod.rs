@@ -7,6 +7,7 @@
 //! | `link` | transfers queue |
 //! | `level` | one tier: its pages and its admission |
 //! | `request` | what is known of a request while its pages move |
+//! | `commons` | tiers that several servers have together |
 //! | `down` | from the pool to host memory |
 //! | `demote` | from a tier to the next |
 //! | `ahead` | room in a tier ahead of need |
@@ -21,6 +22,7 @@
 mod ahead;
 mod beside;
 mod break_even;
+mod commons;
 mod demote;
 mod down;
 mod level;
@@ -50,6 +52,7 @@ use returns::Returns;
 use up::{Load, LoadId};
 
 pub(crate) use beside::Sent;
+pub(crate) use commons::Commons;
 pub(crate) use down::Room;
 pub(crate) use link::{Link, Way};
 pub(crate) use options::LinkOptions;
@@ -125,6 +128,11 @@ pub struct Tiers {
     /// Tokens below which nothing is loaded from a tier, by its place.
     least: Vec<u32>,
     prefetch: usize,
+    shared: commons::Place,
+    /// Grows with whatever another server may wait for.
+    shared_changes: u64,
+    /// Pages that left the first of the shared tiers since the turn began.
+    gone: Vec<Key>,
     /// Grows with whatever may change what a waiting request finds.
     pub(crate) version: u64,
     report: TierReport,
@@ -164,6 +172,9 @@ impl Tiers {
             copied_at: f64::NEG_INFINITY,
             least: vec![0; count],
             prefetch: set.prefetch,
+            shared: commons::Place { from: usize::MAX, server: 0 },
+            shared_changes: 0,
+            gone: Vec::new(),
             version: 0,
             report: TierReport::of(count),
             levels,
@@ -219,6 +230,7 @@ impl Tiers {
                 let good = self.settle(0, ticket, u32::MAX)?;
                 cache.manager.done(lease)?;
                 self.report.tiers[0].written_pages += u64::from(good);
+                self.note_owned(0, &keys[present as usize..(present + good) as usize]);
                 self.offer(cache.host, 0, &keys[..(present + good) as usize], &known)
             }
             Errand::Demote { place, keys, present, source, ticket } => {
@@ -226,6 +238,7 @@ impl Tiers {
                 let good = self.settle(place + 1, ticket, u32::MAX)?;
                 let there = &keys[..(present + good) as usize];
                 self.note_backed(place, there);
+                self.note_owned(place + 1, &there[present as usize..]);
                 self.report.tiers[place + 1].written_pages += u64::from(good);
                 self.offer(cache.host, place + 1, there, &Known::default())
             }
@@ -233,6 +246,7 @@ impl Tiers {
                 self.settle(place, source, u32::MAX)?;
                 let good = self.settle(0, ticket, u32::MAX)?;
                 self.note_backed(0, &keys[..(present + good) as usize]);
+                self.note_owned(0, &keys[present as usize..(present + good) as usize]);
                 self.report.tiers[place].read_pages += u64::from(good);
                 self.promoted(cache, load)
             }
@@ -289,6 +303,7 @@ impl Tiers {
     fn settle(&mut self, place: usize, ticket: u64, good: u32) -> Result<u32, Error> {
         let good = good.min(self.levels[place].pages.moving_of(ticket)?);
         let ended = self.levels[place].pages.end(ticket, good, false)?;
+        self.touch(place);
         self.left(place, &ended.forgotten);
         Ok(ended.good)
     }
@@ -296,8 +311,12 @@ impl Tiers {
     /// Ends a transfer that brought nothing.
     fn give_up(&mut self, place: usize, ticket: u64) -> Result<(), Error> {
         let gone = self.levels[place].pages.cancel(ticket)?;
+        let changes = self.shared_changes;
         self.left(place, &gone);
-        self.settle(place, ticket, 0).map(drop)
+        self.settle(place, ticket, 0)?;
+        // What was reserved in this turn no other server has seen.
+        self.shared_changes = changes;
+        Ok(())
     }
 
     /// Pages that a tier and the one right below it both have by now.
@@ -340,6 +359,7 @@ impl Tiers {
             return;
         }
         self.version += 1;
+        self.note_gone(place, &keys_of(gone));
         if place > 0 {
             self.levels[place - 1].pages.set_backed(&keys_of(gone), false);
         }

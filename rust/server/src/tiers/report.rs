@@ -13,6 +13,8 @@ pub struct TierCounts {
     pub read_pages: u64,
     /// Pages that entered, from the tier above.
     pub written_pages: u64,
+    /// Pages read from here that another server had put here.
+    pub others_pages: u64,
     /// Pages that made room for others.
     pub evicted_pages: u64,
     /// From how many tokens on a load from here is faster than computing them; `None` if never.
@@ -55,6 +57,7 @@ impl TierReport {
             tier.written_bytes += of.written_bytes;
             tier.read_pages += of.read_pages;
             tier.written_pages += of.written_pages;
+            tier.others_pages += of.others_pages;
             tier.evicted_pages += of.evicted_pages;
         }
         for (column, of) in self.loaded.iter_mut().zip(other.loaded) {

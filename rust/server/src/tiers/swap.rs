@@ -107,6 +107,7 @@ impl Tiers {
         let size = self.block_size;
         let missing = (pages.len() as u32).saturating_sub(given.cached_tokens / size);
         if given.cached_tokens >= tokens {
+            self.touch(0);
             self.levels[0].pages.free(&pages)?;
             self.version += 1;
             return Ok(Some(Landed { seq: given.seq, ..Landed::default() }));
@@ -127,6 +128,7 @@ impl Tiers {
         if let Some((ticket, blocks)) = back.load {
             cache.loaded(ticket, blocks)?;
         }
+        self.touch(0);
         self.levels[0].pages.free(&back.pages)?;
         let (seq, swapped) = (back.seq, back.tokens);
         self.arrived.push(Landed { seq, swapped, ..Landed::default() });

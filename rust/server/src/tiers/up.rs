@@ -241,6 +241,7 @@ impl Tiers {
             return Ok(self.give_up(0, stored.ticket)?);
         };
         self.used(place, &load.keys);
+        self.note_source(place, &load.keys[stored.present as usize..]);
         load.state = State::Promoting;
         let end = self.carry(place, Way::Read, self.now, stored.pages.len() as u32);
         let (ticket, present, keys) = (stored.ticket, stored.present, load.keys.clone());
@@ -305,6 +306,7 @@ impl Tiers {
         };
         self.starved.retain(|&other| other != id);
         self.used(0, &keys);
+        self.note_source(0, &keys[start as usize..]);
         self.loads[at].state = State::Onboarding;
         let pages = opened.pages.len() as u32;
         // What was evicted from the pool just now is still on its way to host memory.

@@ -17,7 +17,7 @@ pub struct Stack {
     pub below: Vec<Below>,
     prefetch: usize,
     /// They share one link.
-    shares: bool,
+    pub shares: bool,
 }
 
 /// A tier, drawn.

@@ -1,0 +1,188 @@
+//! Host memory that two servers have together, worked out by hand; and random fleets with shared tiers.
+//!
+//! Blocks of 4 tokens, pools of 6, steps of 10 s and 1 s a token, requests to the servers in turn; 9 pages of 10
+//! bytes, 1 s a page down, 2 s a page up, and 1 s of latency. In order:
+//!
+//! | at | what happens |
+//! | --- | --- |
+//! | 0 | r0 on server 0 computes `a`, `b` until 20; they are in host memory at 23 |
+//! | 100 | r1 on server 1 loads both until 105, and computes 2 tokens until 117 |
+//! | 200 | r2 on server 0 computes `c` to `f`, r3 on server 1 `g` to `j`, until 228; four pages each go down |
+//! | 228 | those of r2 are down at 233; those of r3 wait for the link until 232, and are down at 237; a page leaves |
+//! | 234 | r4 on server 0 begins with `g` to `j`, which are on their way down: it waits until 237, then loads |
+//! | 246 | they are there, and 2 tokens take until 258 |
+#![allow(clippy::float_cmp)] // sums of whole seconds
+
+mod common;
+
+use common::by_hand::{finished, host};
+use common::stack::{PAGE_BYTES, Stack, stacks, tiers};
+use common::{BLOCK, rows, seconds, servers, traffic};
+use kvframe_core::Manager;
+use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_server::{
+    Batch, EngineParts, Fate, FleetOptions, FleetReport, Routing, ServerOptions, StepTime, Tiers,
+    simulate_fleet,
+};
+use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
+use kvframe_trace::{Mode, Trace};
+use proptest::prelude::*;
+
+const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1, 2]}
+{"timestamp": 100000, "input_length": 10, "output_length": 1, "hash_ids": [1, 2]}
+{"timestamp": 200000, "input_length": 18, "output_length": 1, "hash_ids": [3, 4, 5, 6]}
+{"timestamp": 200000, "input_length": 18, "output_length": 1, "hash_ids": [7, 8, 9, 10]}
+{"timestamp": 234000, "input_length": 18, "output_length": 1, "hash_ids": [7, 8, 9, 10]}
+"#;
+
+fn fleet(
+    (trace, options): (&Trace, &ServerOptions),
+    (policy, blocks): (&str, u32),
+    below: Vec<Option<Tiers>>,
+    how: FleetOptions,
+    times: &dyn StepTime,
+) -> FleetReport {
+    let plan = trace.plan(Mode::Timed);
+    let prepared = PreparedTrace::new(trace, Mode::Timed, &plan);
+    let make = |_: &Option<Tiers>| {
+        let policy = by_name(policy, PolicyOptions::default()).unwrap();
+        let mut options = prepared.options(Some(blocks)).unwrap();
+        options.event_log = true;
+        Manager::new(options, policy).unwrap()
+    };
+    let mut managers: Vec<Manager> = below.iter().map(make).collect();
+    let mut hosts = vec![SilentHost; managers.len()];
+    let engines: Vec<EngineParts<'_>> = managers
+        .iter_mut()
+        .zip(&mut hosts)
+        .zip(below)
+        .map(|((manager, host), below)| (manager, host as &mut dyn Host, below))
+        .collect();
+    let report = simulate_fleet((trace, &plan), engines, options, how, times).unwrap();
+    for manager in &managers {
+        manager.check_integrity().unwrap();
+        assert_eq!((manager.num_running(), manager.pool().referenced()), (0, 0));
+    }
+    report
+}
+
+fn by_hand(shared: Option<usize>) -> FleetReport {
+    let trace = Trace::parse(ROWS.as_bytes(), "by hand", Some(4)).unwrap();
+    let below = (0..2).map(|_| Some(host("write-through", 9, (5.0, 10.0)))).collect();
+    let how = FleetOptions { shared, ..FleetOptions::default() };
+    let times = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
+    fleet((&trace, &ServerOptions::default()), ("lru", 6), below, how, &times)
+}
+
+#[test]
+fn what_one_server_put_there_another_finds() {
+    let report = by_hand(Some(0));
+    assert_eq!(report.engine_of, [0, 1, 0, 1, 0]);
+    let expected = [
+        [0.0, 0.0, 20.0, 20.0],
+        [100.0, 100.0, 117.0, 117.0],
+        [200.0, 200.0, 228.0, 228.0],
+        [200.0, 200.0, 228.0, 228.0],
+        [234.0, 234.0, 258.0, 258.0],
+    ];
+    for (i, times) in expected.into_iter().enumerate() {
+        assert_eq!(report.requests[i], finished(times, 0, 0, 0), "request {i}");
+    }
+    let of = |at: usize| report.engines[at].tiers.as_ref().unwrap().tiers[0];
+    let counts = |at| (of(at).read_pages, of(at).others_pages, of(at).written_pages);
+    assert_eq!((counts(0), counts(1)), ((4, 4, 6), (2, 2, 4)));
+    assert_eq!((of(0).evicted_pages, of(1).evicted_pages), (0, 1));
+}
+
+#[test]
+fn alone_each_computes_what_the_other_has() {
+    let report = by_hand(None);
+    let ends: Vec<f64> = report.requests.iter().map(|record| record.end).collect();
+    // r1 computes 10 tokens, and r4 18.
+    assert_eq!(ends, [20.0, 120.0, 228.0, 228.0, 262.0]);
+    let of = |at: usize| report.engines[at].tiers.as_ref().unwrap().tiers[0];
+    assert_eq!((of(0).others_pages, of(1).others_pages), (0, 0));
+}
+
+/// Bytes moved are bytes due, and a shared tier holds no more than its pages.
+fn check_tiers(stack: &Stack, from: usize, report: &FleetReport) {
+    let told: Vec<_> = report.engines.iter().map(|one| one.tiers.as_ref().unwrap()).collect();
+    for (place, below) in stack.below.iter().enumerate() {
+        let mut kept = Vec::new();
+        for of in &told {
+            let tier = of.tiers[place];
+            let onward = of.tiers.get(place + 1).map_or(0, |next| next.written_pages);
+            let read = tier.read_pages + if place > 0 { onward } else { of.swapped_in_pages };
+            let written = tier.written_pages + if place > 0 { 0 } else { of.swapped_out_pages };
+            assert_eq!(tier.read_bytes, read as f64 * PAGE_BYTES, "read from {place}");
+            assert_eq!(tier.written_bytes, written as f64 * PAGE_BYTES, "into {place}");
+            assert!(tier.others_pages <= tier.read_pages);
+            assert!(place >= from || tier.others_pages == 0);
+            let promoted = of.tiers[1..].iter().map(|t| t.read_pages).sum::<u64>();
+            let entered = tier.written_pages + if place == 0 { promoted } else { 0 };
+            kept.push(entered as i64 - tier.evicted_pages as i64);
+        }
+        let most = i64::from(below.pages);
+        if place < from {
+            assert!(kept.iter().all(|&pages| (0..=most).contains(&pages)), "{place}: {kept:?}");
+        } else {
+            // One may evict what another put there.
+            assert!((0..=most).contains(&kept.iter().sum()), "{place}: {kept:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost(
+        turns in traffic(),
+        server in servers(),
+        stack in stacks(),
+        count in 1usize..5,
+        from in 0usize..3,
+        routing in prop::sample::select(vec![
+            Routing::RoundRobin,
+            Routing::Session,
+            Routing::Prefix { queue: 1.0 },
+        ]),
+    ) {
+        let Some(last) = stack.below.len().checked_sub(1) else { return Ok(()) };
+        let from = from.min(last);
+        let mut stack = stack;
+        stack.shares &= from == 0;
+        let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
+        let how = FleetOptions { routing, shared: Some(from), ..FleetOptions::default() };
+        let served = || {
+            let below = (0..count).map(|_| tiers(&stack)).collect();
+            fleet((&trace, &server.options), (server.policy, server.blocks), below, how, &seconds)
+        };
+        let report = served();
+        for (request, record) in trace.requests.iter().zip(&report.requests) {
+            let known = request.input_tokens.max(1) + request.output_tokens.max(1) - 1;
+            let fits = known.div_ceil(BLOCK) <= server.blocks;
+            prop_assert_eq!(record.fate, if fits { Fate::Finished } else { Fate::Rejected });
+            if fits {
+                prop_assert!(record.arrival <= record.start && record.start < record.first_token);
+                prop_assert!(record.first_token <= record.end);
+            }
+        }
+        check_tiers(&stack, from, &report);
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", served()));
+    }
+
+    #[test]
+    fn one_server_shares_with_none(turns in traffic(), server in servers(), stack in stacks()) {
+        if stack.below.is_empty() {
+            return Ok(());
+        }
+        let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
+        let served = |shared| {
+            let how = FleetOptions { shared, ..FleetOptions::default() };
+            let of = (server.policy, server.blocks);
+            fleet((&trace, &server.options), of, vec![tiers(&stack)], how, &seconds)
+        };
+        prop_assert_eq!(format!("{:?}", served(Some(0))), format!("{:?}", served(None)));
+    }
+}
