@@ -38,6 +38,13 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
 
+def filled(table: Table) -> Table:
+    """The same without columns of nothing but dashes."""
+    shown = [at for at in range(len(table.header)) if any(row[at] != "-" for row in table.rows)]
+    header = [table.header[at] for at in shown]
+    return Table(table.title, header, [[row[at] for at in shown] for row in table.rows])
+
+
 @dataclass
 class Section:
     """One trace in one mode: a heading, its tables, its verdict and what that rests on."""

@@ -79,6 +79,23 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.IntRange(0, 2**31),
 )
 @asked(
+    "--prefetch-sessions",
+    "lead=TIME[,after=TIME]",
+    "Blocks of a session that left the pool are back in it so long before its next turn, which is "
+    "expected when the trace has it, or so long after the turn before.",
+)
+@click.option(
+    "--layerwise",
+    is_flag=True,
+    help="Loads come layer by layer, and the first step behind one runs beside it.",
+)
+@asked(
+    "--shared-tier",
+    "NAME",
+    "A tier that all replicas have together: its pages, its capacity and its link.",
+    "shared_tiers",
+)
+@asked(
     "--capacity",
     "BLOCKS|SIZE",
     "Blocks of the trace, or a size such as '40 GiB'.  [default: what --card holds beside the "

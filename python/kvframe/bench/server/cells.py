@@ -13,6 +13,7 @@ from kvframe.bench.admissions import Admission
 from kvframe.bench.configured import Configured
 from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
+from kvframe.bench.server.below import Returns
 from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, Handover, imbalance
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
@@ -82,6 +83,8 @@ class Server:
     feed: Feed = AT_ONCE
     preemption: str = PREEMPTIONS[0]
     preemption_order: str = LAST_ADMITTED
+    load_layers: int = 0
+    returns: Returns | None = None
     join: bool = False
     tell_next_use: bool = False
     speculation: Speculation | None = None
@@ -108,6 +111,9 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     away from it. From ``tier_break_even`` tokens on a load is faster than computing them, None if
     never. ``tier_dropped_pages`` left a tier while the one below lacked them. In
     ``stalled_seconds`` no step could run, since blocks were being copied out of the pool.
+    ``tier_others_tokens`` were read from a tier that replicas share, where another had put them.
+    ``ahead_tokens`` came to the pool before their session's next turn, which found
+    ``ahead_used_tokens`` of them there.
     ``tier_bytes`` are their sizes, of all replicas together. ``swaps`` are the preemptions after
     which a sequence came back from host memory, with ``swapped_bytes`` over its link both ways.
 
@@ -170,6 +176,9 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     tier_break_even: dict[str, int | None] = {}
     tier_dropped_pages: int = 0
     stalled_seconds: float = 0.0
+    tier_others_tokens: dict[str, int] = {}
+    ahead_tokens: int = 0
+    ahead_used_tokens: int = 0
     tier_bytes: dict[str, float] = {}
     swaps: int = 0
     swapped_bytes: float = 0.0
@@ -215,7 +224,7 @@ def simulate(plan: ServerPlan, server: Server) -> Simulated:
         [_engine(plan, server) for _ in range(plan.fleet.servers)],
         plan.capacity,
         server.profile.steps,
-        router=_router(plan.fleet, server),
+        router=_router(plan, server),
         core=server.configured.core(trace.block_size) if server.configured else None,
         **_settings(plan, server),
     )
@@ -238,6 +247,8 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "cache_generated": server.cache_generated,
         "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
         "preemption_order": server.preemption_order,
+        "load_layers": server.load_layers if plan.tiers else 0,
+        "returns": server.returns if plan.tiers else None,
         "join": server.join,
         "tell_next_use": server.tell_next_use,
         "speculation": server.speculation,
@@ -256,7 +267,8 @@ def policies_of(
     return [policy, *more], options
 
 
-def _router(fleet: Fleet, server: Server) -> dict[str, Any] | None:
+def _router(plan: ServerPlan, server: Server) -> dict[str, Any] | None:
+    fleet = plan.fleet
     if fleet.servers == 1:
         return None
     feed, over = server.feed, server.handover
@@ -267,6 +279,7 @@ def _router(fleet: Fleet, server: Server) -> dict[str, Any] | None:
         "loss": feed.loss,
         "seed": 0,
         "counts_copies": feed.counts_copies,
+        "shared": plan.tiers.shared_from if plan.tiers else None,
         "prefill": (over.prefill, over.rate, over.latency, server.token_bytes) if over else None,
     }
 
@@ -361,7 +374,17 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         tier_break_even={name: tier["break_even"] for name, tier in by_tier.items()},
         tier_dropped_pages=raw.get("dropped_pages", 0),
         stalled_seconds=raw.get("stalled_seconds", 0.0),
-        tier_bytes={table.name: table.bytes * servers for table in tables},
+        tier_others_tokens={
+            name: tier["others_pages"] * trace.block_size for name, tier in by_tier.items()
+        }
+        if plan.tiers and plan.tiers.shared_from is not None and several
+        else {},
+        ahead_tokens=raw.get("ahead_pages", 0) * trace.block_size,
+        ahead_used_tokens=raw.get("ahead_used_pages", 0) * trace.block_size,
+        tier_bytes={
+            table.name: table.bytes * (1 if plan.tiers and plan.tiers.is_shared(place) else servers)
+            for place, table in enumerate(tables)
+        },
         swaps=raw.get("swaps", 0),
         swapped_bytes=swapped * (tables[0].page_bytes if tables else 0.0),
         joined_tokens=int(raw.get("joined_tokens", np.zeros(1)).sum(dtype=np.int64)),

@@ -26,6 +26,7 @@ OPTIONS = {
     "load": "loads",
     "tier": "tiers",
     "routing": "routings",
+    "shared_tier": "shared_tiers",
 }
 """Options of `kvframe bench serve` whose fields have another name."""
 LEFT_OUT = ("requests", "formats", "quiet", "sort", "trace_format", "tokenizer", "time_unit")

@@ -17,6 +17,7 @@ from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
+from kvframe.bench.server.below import Returns, check_below, parse_returns, shared
 from kvframe.bench.server.cards import CARDS, Card, parse_card
 from kvframe.bench.server.cells import (
     LAST_ADMITTED,
@@ -102,6 +103,9 @@ class ServerRequest:
     cache_generated: bool = True
     preemption: str = PREEMPTIONS[0]
     preemption_order: str = LAST_ADMITTED
+    layerwise: bool = False
+    prefetch_sessions: str | None = None
+    shared_tiers: Sequence[str] = ()
     join: bool = False
     tell_next_use: bool = False
     replicas: Sequence[str] = ("1",)
@@ -167,6 +171,11 @@ class ServerJob:
                 f"--preemption {self.server.preemption}: pages go to host memory, and there is "
                 "none: add --tier host=SIZE"
             )
+        check_below(below, {
+            "--layerwise": request.layerwise,
+            "--prefetch-sessions": request.prefetch_sessions is not None,
+            "--shared-tier": bool(request.shared_tiers),
+        })  # fmt: skip
         if request.requests is not None:
             check_file(request.requests)
         how = ReadOptions(
@@ -179,6 +188,8 @@ class ServerJob:
         if sources is None:
             sources = [read(name, how) for name in split_list(request.traces, "--trace")]
         self.fleets = _fleets(request, self.server)
+        if below is not None:
+            below = shared(below, split_list(request.shared_tiers, "--shared-tier"), self.fleets)
         if request.flood is not None:
             sources = [one for s in sources for one in (s, flooded(s, request.flood))]
         _check_classes("--class-priority", self.server.class_priority, sources)
@@ -358,6 +369,8 @@ def _server(
         preemption_order=one_of(
             [request.preemption_order], "--preemption-order", PREEMPTION_ORDERS
         )[0],
+        load_layers=shape.kv.layers if request.layerwise else 0,
+        returns=_returns(request),
         join=request.join,
         tell_next_use=request.tell_next_use,
         token_bytes=shape.token_bytes,
@@ -367,6 +380,15 @@ def _server(
         handover=parse_handover(request.disaggregate),
         feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
+
+
+def _returns(request: ServerRequest) -> Returns | None:
+    if request.prefetch_sessions is not None and request.disaggregate is not None:
+        raise ConfigError(
+            "--prefetch-sessions and --disaggregate: servers that compute prompts do not know when "
+            "a turn ends: leave one out"
+        )
+    return parse_returns(request.prefetch_sessions)
 
 
 def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
@@ -482,10 +504,9 @@ def _remarks(
             "Fixed rates: one prompt after the other, and sequences that do not slow each other "
             "down; no limit on sequences or batches, no preemption."
         )
+    nameless = [s.name for s in sources if not (s.trace.columns()["session"] >= 0).any()]
     if server.closed_loop:
-        said += [
-            f"{source.name} names no sessions: its requests come by the clock."
-            for source in sources
-            if not (source.trace.columns()["session"] >= 0).any()
-        ]
+        said += [f"{name} names no sessions: its requests come by the clock." for name in nameless]
+    if server.returns is not None:
+        said += [f"{name} names no sessions: no blocks come ahead of one." for name in nameless]
     return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvframe.bench.report import Table
+from kvframe.bench.report import Table, filled
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
@@ -129,19 +129,28 @@ def _shares(cell: ServerCell) -> dict[str, float]:
 def tier_table(cells: Sequence[ServerCell]) -> Table:
     """What each tier gave, and what it took."""
     header = ["policy", "load", "tier", "hit", "tokens found", "GB up", "GB down"]
-    header += ["tokens a GB", "pays from", "dropped", "stalled s"]
+    header += ["tokens a GB", "pays from", "dropped", "stalled s", "of others", "ahead", "used"]
     table = Table("What the tiers do", header)
     for cell in cells:
         shares = _shares(cell)
         for name, tokens in cell.tier_hit_tokens.items():
             row = [cell.policy, f"{cell.load:g}", name, f"{shares[name]:.4f}", f"{tokens:,}"]
             if name not in cell.tier_read_bytes:
-                table.rows.append([*row, *["-"] * 4, f"{cell.tier_dropped_pages:,}",
-                                   short(cell.stalled_seconds)])  # fmt: skip
+                ahead, used = cell.ahead_tokens, cell.ahead_used_tokens
+                row += [
+                    *["-"] * 4,
+                    f"{cell.tier_dropped_pages:,}",
+                    short(cell.stalled_seconds),
+                    "-",
+                ]
+                row += [f"{ahead:,}", f"{used / ahead:.0%}"] if ahead else ["-", "-"]
+                table.rows.append(row)
                 continue
             pays = cell.tier_break_even[name]
             up, down = cell.tier_read_bytes[name] / 1e9, cell.tier_written_bytes[name] / 1e9
             row += [short(up), short(down), f"{tokens / (up + down):,.0f}" if up + down else "-"]
+            others = cell.tier_others_tokens.get(name)
             row += ["never" if pays is None else f"{pays:,} tokens", "-", "-"]
+            row += ["-" if others is None else f"{others:,}", "-", "-"]
             table.rows.append(row)
-    return table
+    return filled(table)

@@ -146,9 +146,15 @@ class ServedTier:
 
 @dataclass(frozen=True, eq=False)
 class ServedTiers:
-    """All tiers, host memory first."""
+    """All tiers, host memory first.
+
+    Attributes:
+        tiers: Each.
+        shared_from: From this place down, replicas have them together; None: each for itself.
+    """
 
     tiers: tuple[ServedTier, ...]
+    shared_from: int | None = None
 
     @property
     def label(self) -> str:
@@ -159,6 +165,10 @@ class ServedTiers:
     def names(self) -> list[str]:
         """The same, one by one."""
         return [tier.name for tier in self.tiers]
+
+    def is_shared(self, place: int) -> bool:
+        """Whether replicas have this tier together."""
+        return self.shared_from is not None and place >= self.shared_from
 
     @property
     def identity(self) -> list[dict[str, object]]:
@@ -177,9 +187,10 @@ class ServedTiers:
     def told(self) -> str:
         """What they are, in a few words."""
         said = []
-        for tier in self.tiers:
+        for place, tier in enumerate(self.tiers):
             size = tier.config.capacity
             size = f"{size:,} pages" if isinstance(size, int) else size
+            size = f"{size} for all" if self.is_shared(place) else size
             said.append(
                 f"{tier.name} {size}, {tier.speed.read / 1e9:g} GB/s up, "
                 f"{tier.speed.write / 1e9:g} GB/s down, {tier.admission.label}"
