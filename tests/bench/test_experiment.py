@@ -14,6 +14,8 @@ from .conftest import Command
 
 SHIPPED = sorted((Path(__file__).parents[2] / "examples" / "experiments").glob("*.toml"))
 SMALL = """
+draws = 2
+
 [workload]
 rate = 4.0
 requests = 40
@@ -41,7 +43,7 @@ routing = ["prefix"]
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_experiments_can_be_read(path: Path) -> None:
-    variants = read_experiment(path)
+    variants = read_experiment(path).variants
     assert len({variant.name for variant in variants}) == len(variants) > 0
     for variant in variants:
         assert variant.workload is not None
@@ -49,8 +51,8 @@ def test_shipped_experiments_can_be_read(path: Path) -> None:
         assert drawn(work, path.stem).trace.requests == 30
 
 
-def test_five_are_shipped() -> None:
-    names = ["arrivals", "hardware", "outlook", "routers", "tiers"]
+def test_seven_are_shipped() -> None:
+    names = ["arrivals", "hardware", "outlook", "prefetch", "routers", "shared", "tiers"]
     assert [path.stem for path in SHIPPED] == names
 
 
@@ -62,6 +64,8 @@ def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> 
     assert title == "small, TTFT and E2E in s"
     assert [row.split()[0] for row in rows[:6]] == ["one"] * 2 + ["tiers"] * 4
     assert header.split()[:3] == ["variant", "policy", "routing"]
+    assert header.split()[-2:] == ["rejected", "unfinished"]
+    assert rows[-2].endswith("for all at once, over 2 draws of the traffic.")
     assert sum(row.startswith("small/one, load 1, 60 blocks: ") for row in rows) == 1
     below = [row for row in rows if "2 replicas by prefix of 60 blocks: host below the pool" in row]
     assert len(below) == 1
@@ -75,7 +79,7 @@ def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> 
         ("rate = 4.0", "rate = 0", "workload.rate = 0: must be more than 0"),
         ('policy = ["lru", "fifo"]', 'polic = ["lru"]', "no key polic: an option of bench serve"),
         ('card = "h100"\n\n', "card = 5\n\n", "serve.card = 5: must be a string"),
-        ("[serve]", "[server]", "no key server: workload, serve, variants"),
+        ("[serve]", "[server]", "no key server: draws, workload, serve, variants"),
         ("[workload]", "[workload", "small.toml: "),
         ("requests = 40", "requests = 40\nseconds = 1e-9", "no request begins within"),
     ],

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from kvframe.bench.render import aligned
-from kvframe.bench.report import Table
-from kvframe.bench.server.cells import ServerCell
+from kvframe.bench.report import Table, filled
+from kvframe.bench.server.cells import ServerCell, ServerPlan, simulate
 from kvframe.bench.server.job import ServerJob, ServerRequest
 from kvframe.bench.server.summary import short
+from kvframe.bench.server.variants import Tried, sentence
 from kvframe.bench.server.workload import drawn, parse_workload
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
@@ -29,6 +32,8 @@ OPTIONS = {
     "shared_tier": "shared_tiers",
 }
 """Options of `kvframe bench serve` whose fields have another name."""
+DRAWS, MOST_DRAWS = 5, 1000
+"""How often the traffic of several variants is drawn, to tell them apart."""
 LEFT_OUT = ("requests", "formats", "quiet", "sort", "trace_format", "tokenizer", "time_unit")
 """Fields that are of a run and not of a server."""
 
@@ -47,7 +52,19 @@ class Variant(NamedTuple):
     serve: ServerRequest
 
 
-def read_experiment(path: Path) -> list[Variant]:
+class Experiment(NamedTuple):
+    """A file.
+
+    Attributes:
+        variants: Each with what all of them have.
+        draws: How often traffic is drawn, to compare variants.
+    """
+
+    variants: list[Variant]
+    draws: int
+
+
+def read_experiment(path: Path) -> Experiment:
     """Its variants, each with what all of them have.
 
     Raises:
@@ -57,7 +74,10 @@ def read_experiment(path: Path) -> list[Variant]:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    _known(told, ("workload", "serve", "variants"), f"{path}")
+    _known(told, ("draws", "workload", "serve", "variants"), f"{path}")
+    draws = told.get("draws", DRAWS)
+    if type(draws) is not int or not 1 <= draws <= MOST_DRAWS:
+        raise ConfigError(f"{path}: draws = {draws}: must be a whole number from 1 to {MOST_DRAWS}")
     variants = told.get("variants") or {path.stem: {}}
     made = []
     for name, changes in variants.items():
@@ -69,7 +89,7 @@ def read_experiment(path: Path) -> list[Variant]:
             closed = parse_workload(workload, where).is_closed
             serve = {"closed_loop": closed, **serve}
         made.append(Variant(name, workload, _request(serve, where, path.parent)))
-    return made
+    return Experiment(made, draws)
 
 
 def _known(table: object, keys: tuple[str, ...], where: str) -> None:
@@ -116,6 +136,8 @@ def _value(default: object, value: object, where: str) -> object:
 def run_experiment(path: Path) -> str:
     """A table with a row for each variant and policy, and the verdicts.
 
+    The table is of the first draw of the traffic; the verdict between variants is over all.
+
     Raises:
         KVFrameError: The file is wrong, or a simulation failed.
     """
@@ -123,15 +145,82 @@ def run_experiment(path: Path) -> str:
     header += ["E2E mean", "tokens/s", "busy", "saturated", "rejected", "unfinished"]
     table = Table(f"{path.stem}, TTFT and E2E in s", header)
     said: list[str] = []
-    for name, workload, request in read_experiment(path):
-        where = f"{path.stem}/{name}"
-        sources = None if workload is None else [drawn(parse_workload(workload, where), where)]
-        job = ServerJob(request, sources)
-        result = job.result(job.run())
-        shown = (cell for cell in result.cells if cell.time_factor == 1.0)
-        table.rows += [_row(name, cell) for cell in shown]
+    variants, draws = read_experiment(path)
+    rows: dict[str, list[Tried]] = {}
+    for variant in variants:
+        job = _job(path, variant, 0)
+        done = job.run()
+        result = job.result(done)
+        shown = {plan: one.cell for plan, one in done.items() if plan.time_factor == 1.0}
+        table.rows += [_row(variant.name, cell) for cell in shown.values()]
         said += [*result.verdicts, *result.tier_verdicts]
-    return "\n".join([table.title, *aligned(table), "", *said]) + "\n"
+        tried = {_place(plan): [shown[plan]] for plan in _standing(shown)}
+        if _is_drawn_again(variants, draws):
+            for draw in range(1, draws):
+                again = _job(path, variant, draw)
+                for plan in _standing(again.plans):
+                    tried[_place(plan)].append(simulate(plan, again.server).cell)
+        rows[variant.name] = [Tried(_told(cells[0]), cells) for cells in tried.values()]
+    said += _between(path.stem, variants, rows)
+    return "\n".join([table.title, *aligned(filled(table)), "", *said]) + "\n"
+
+
+def _job(path: Path, variant: Variant, draw: int) -> ServerJob:
+    """A variant with its traffic drawn for the so-manieth time."""
+    where = f"{path.stem}/{variant.name}"
+    if variant.workload is None:
+        return ServerJob(variant.serve)
+    work = parse_workload(variant.workload, where)
+    again = msgspec.structs.replace(work, seed=work.seed + draw)
+    return ServerJob(variant.serve, [drawn(again, where)])
+
+
+def _standing(plans: Iterable[ServerPlan]) -> list[ServerPlan]:
+    """Those that may stand for a variant: an engine can run them, and they have its tiers."""
+    likely = [plan for plan in plans if plan.time_factor == 1.0]
+    served = [plan for plan in likely if not plan.policy.replay_only] or likely
+    return [plan for plan in served if plan.tiers is not None] or served
+
+
+def _place(plan: ServerPlan) -> tuple[object, ...]:
+    """The same of every draw."""
+    return plan.label, plan.capacity, plan.load, plan.fleet
+
+
+def _told(cell: ServerCell) -> str:
+    return f"{cell.policy} by {cell.routing}" if cell.routing else cell.policy
+
+
+def _is_drawn_again(variants: Sequence[Variant], draws: int) -> bool:
+    """Whether variants can be told apart by more draws."""
+    return len(variants) > 1 and draws > 1 and _is_same(variants) and bool(variants[0].workload)
+
+
+def _is_same(variants: Sequence[Variant]) -> bool:
+    """Whether all serve the same traffic."""
+    first = variants[0]
+    return all(
+        (one.workload, one.serve.traces, one.serve.closed_loop, set(one.serve.loads))
+        == (first.workload, first.serve.traces, first.serve.closed_loop, set(first.serve.loads))
+        for one in variants
+    )
+
+
+def _between(
+    name: str, variants: Sequence[Variant], rows: Mapping[str, Sequence[Tried]]
+) -> list[str]:
+    """Which variant serves best, at each load and trace."""
+    if len(variants) == 1:
+        return []
+    if not _is_same(variants):
+        return [f"{name}: no verdict between variants, since their traffic differs."]
+    groups: dict[tuple[str, float], dict[str, list[Tried]]] = {}
+    for variant, tried in rows.items():
+        for row in tried:
+            trace = row.cells[0].trace if variants[0].workload is None else name
+            here = groups.setdefault((trace, row.cells[0].load), {})
+            here.setdefault(variant, []).append(row)
+    return [sentence(f"{trace}, load {load:g}", of) for (trace, load), of in groups.items()]
 
 
 def _row(name: str, cell: ServerCell) -> list[str]:

@@ -1,0 +1,134 @@
+"""Which variant of an experiment serves best, over several draws of its traffic.
+
+All variants serve the same draws, so that their differences are paired by draw. One draw gives no
+interval, since requests wait for one another; several are independent (Law, 2015, chapter 10).
+Intervals are those of Student, of all pairs of variants at once: as wide as the largest of their
+deviations asks for, by simulation with the variants' own covariance (Hothorn et al., 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvframe.bench.server.cells import ServerCell
+from kvframe.bench.server.summary import short
+from kvframe.bench.server.verdict import ALIKE
+
+Floats = npt.NDArray[np.float64]
+LEVEL = 0.95
+_SIMULATED = 4_000
+_SEED = 20_261
+
+
+class Interval(NamedTuple):
+    """What lies between two variants."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def between(values: Floats, level: float = LEVEL) -> dict[tuple[int, int], Interval]:
+    """Intervals of the difference of every two columns, all of which hold with ``level``.
+
+    Args:
+        values: A row for each draw, two at least, and a column for each variant.
+        level: As 0.95.
+    """
+    draws, count = values.shape
+    pairs = list(combinations(range(count), 2))
+    first, second = (list(side) for side in zip(*pairs, strict=True))
+    mean, error = _studentised(values, first, second)
+    # A root of the covariance; of fewer draws than variants it has zeros.
+    scale, axes = np.linalg.eigh(np.atleast_2d(np.cov(values, rowvar=False)))
+    root = axes * np.sqrt(np.maximum(scale, 0))
+    dice = np.random.default_rng(_SEED)
+    drawn = dice.standard_normal((_SIMULATED, draws, count)) @ root.T
+    centre, spread = _studentised(drawn, first, second)
+    ratio = np.divide(np.abs(centre), spread, out=np.zeros_like(centre), where=spread > 0)
+    reach = float(np.quantile(ratio.max(axis=-1), level))
+    found: dict[tuple[int, int], Interval] = {}
+    for at, (a, b) in enumerate(pairs):
+        here, off = float(mean[at]), reach * float(error[at])
+        found[a, b] = Interval(here, here - off, here + off)
+        found[b, a] = Interval(0.0 - here, 0.0 - here - off, 0.0 - here + off)
+    return found
+
+
+def _studentised(
+    values: Floats, first: Sequence[int], second: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Means of the differences over draws, and their standard errors."""
+    apart = values[..., first] - values[..., second]
+    draws = apart.shape[-2]
+    return apart.mean(axis=-2), apart.std(axis=-2, ddof=1) / np.sqrt(draws)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A variant's row: the cells of all draws, the first one first."""
+
+    name: str
+    cells: Sequence[ServerCell]
+
+
+def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
+    """Which variant serves best, and by how much.
+
+    Args:
+        where: The experiment and the load.
+        variants: The rows of each; the best one stands for it.
+    """
+    every = [cell for rows in variants.values() for row in rows for cell in row.cells]
+    if not all(cell.finished for cell in every):
+        return f"{where}: no verdict between variants, since some finished no request."
+    by_goodput = any(cell.goodput for cell in every)
+    rows = [
+        min(rows, key=lambda row: np.mean(_costs(row, by_goodput))) for rows in variants.values()
+    ]
+    values = np.array([_costs(row, by_goodput) for row in rows]).T
+    winner = int(np.argmin(values.mean(axis=0)))
+    figure = short(abs(float(values[:, winner].mean())))
+    told = f"{figure} good requests/s" if by_goodput else f"mean TTFT {figure} s"
+    names = list(variants)
+    head = (
+        f"{where}: {names[winner]} serves best of {len(names)} variants, {told} under "
+        f"{rows[winner].name}"
+    )
+    if len(values) < 2:
+        return f"{head}; one draw of the traffic gives no interval."
+    return (
+        f"{head}; {_margins(values, names, winner, '/s' if by_goodput else ' s')}; intervals of "
+        f"{LEVEL:.0%} for all at once, over {len(values)} draws of the traffic."
+    )
+
+
+def _costs(row: Tried, by_goodput: bool) -> list[float]:
+    """Of each draw; less is better."""
+    return [-(c.goodput or 0.0) if by_goodput else c.ttft_mean or 0.0 for c in row.cells]
+
+
+def _margins(values: Floats, names: Sequence[str], winner: int, unit: str) -> str:
+    """By how much the winner is ahead of each of the others, the nearest first."""
+    apart = between(values)
+    ahead: list[str] = []
+    alike: list[str] = []
+    for at in np.argsort(values.mean(axis=0), kind="stable").tolist():
+        if at == winner:
+            continue
+        gap = apart[at, winner]
+        span = " to ".join(f"-{short(-end)}" if end < 0 else short(end) for end in gap[1:])
+        largest = np.abs(values[:, [at, winner]].mean(axis=0)).max()
+        if gap.low > 0 and gap.estimate <= ALIKE * largest:
+            span += f", within {ALIKE:.0%}"
+        text = f"{names[at]} by {short(gap.estimate)}{unit} ({span})"
+        (ahead if gap.low > 0 else alike).append(text)
+    said = [f"ahead of {', '.join(ahead)}"] if ahead else []
+    said += [f"not told apart from {', '.join(alike)}"] if alike else []
+    return "; ".join(said)
