@@ -88,7 +88,10 @@ impl Twin {
                 (b.level + uses * (65_536 + 65_536 * u64::from(b.depth) / 2_048), b.last)
             }
             "next-use" => (u64::from(u32::MAX - b.next), b.last),
-            _ => (u64::from(u32::MAX - b.next), 0),
+            "opt" | "opt-forced" => (u64::from(u32::MAX - b.next), 0),
+            // Of these only the retention priority is compared.
+            name if OTHERS.contains(&name) => (0, 0),
+            name => panic!("{name}: give it a rank here, or name it in OTHERS"),
         };
         (main, last, deeper_first, id)
     }

@@ -7,8 +7,8 @@
 //! A policy that is one formula implements [`Formula`]. One that ranks blocks with state of its own
 //! implements [`Rank`]: [`RankOrder`], a heap over the evictable leaves, gives the order. One with lists
 //! of its own implements [`Classes`], and [`ClassHeads`] gives the order. One that weighs what it draws at random
-//! implements [`Weighed`] for [`Sampled`]. Only `lru`, `foresight`, `lecar`, `asymcache` and policies outside the
-//! core implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
+//! implements [`Weighed`] for [`Sampled`]. Only `lru`, `foresight`, `lecar`, `asymcache`, policies outside the
+//! core and [`PerTenant`], which is one over those of all tenants, implement [`Eviction`] themselves. Each [`Eviction`] also implements [`Consulted`],
 //! which is empty (`impl Consulted for X {}`) for a policy of the core.
 //!
 //! | | |

@@ -1,5 +1,5 @@
 //! What came into a running manager of late: prompts that are matched again, namespaces and sessions
-//! that are forgotten, and room that is made behind a fence.
+//! that are forgotten, and sequences that are preempted, behind a fence too, to make room.
 
 use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::origins::Scope;
