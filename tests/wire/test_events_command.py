@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ def test_a_recording_is_a_trace(tmp_path: Path, name: str) -> None:
         done = run("record", str(file), ends, "--count", str(total))
         again = run("record", str(file), ends, "--count", "1")
     assert done.returncode == 0, done.stderr
-    assert done.stderr == f"{file}: {total} batches\n"
+    assert done.stderr == f"wrote {file}: {total} batches\n"
     assert (again.returncode, "File exists" in again.stderr) == (2, True)
     assert os.stat(file).st_mode & 0o77 == 0
     source = traces.load(str(file))
@@ -94,6 +96,31 @@ def test_a_recording_is_a_trace(tmp_path: Path, name: str) -> None:
         check=False,
     )
     assert bench.returncode == 0, bench.stderr
+
+
+def test_a_recording_says_that_nothing_comes_and_ends_when_it_is_interrupted(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run.kvevents"
+    with Publisher(ANY, ANY) as publisher:
+        ends = f"{publisher.endpoint},{publisher.replay}"
+        command = [sys.executable, "-m", "kvframe", "events", "record", str(file), ends]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recording:
+            assert recording.stderr is not None
+            assert recording.stderr.readline() == (
+                f"nothing has come from {ends}: does the server publish (--kv-events-config), "
+                "and serve requests?\n"
+            )
+            # More than is held back before it is written.
+            publisher.publish([BlockStored([1], None, [5] * 40_000, 40_000, None, "GPU", None)])
+            until = time.monotonic() + 60
+            while file.stat().st_size < 40_000 and time.monotonic() < until:
+                time.sleep(0.2)
+            recording.send_signal(signal.SIGINT)
+            told = recording.stderr.read()
+    assert told == f"wrote {file}: 1 batches\n"
+    assert recording.returncode == 0
+    assert len(list(recorded(file.read_bytes(), "run"))) == 1
 
 
 def served(traffic: Traffic) -> list[list[int]]:

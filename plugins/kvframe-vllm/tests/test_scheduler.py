@@ -25,6 +25,7 @@ from kvframe_vllm.install import install, put_in, take_out
 from kvframe_vllm.pool import ruled
 from kvframe_vllm.queue import PolicyQueue
 from kvframe_vllm.replay import fuzz
+from kvframe_vllm.replay.__main__ import main as replayed
 from kvframe_vllm.replay.check import check_pool, check_step
 from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
 from kvframe_vllm.replay.scenarios import SCENARIOS, checked, serve, under
@@ -178,6 +179,8 @@ def test_the_connector_counts_hits_and_evictions() -> None:
         ("lfu:nothing=1", "nothing"),
         ("opt", "opt"),
         ("/no/such/kvframe.toml", "kvframe.toml"),
+        ("/no/such/policy", "ConfigError: /no/such/policy: a file must be named .toml"),
+        (__file__, f"ConfigError: {__file__}: a file must be named .toml"),
     ],
 )
 def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
@@ -190,6 +193,18 @@ def test_a_policy_that_cannot_be_had_leaves_stock_and_says_so(
     told = [line for line in caplog.messages if line.startswith("kvframe does not rule")]
     assert len(told) == 1
     assert message in told[0]
+
+
+def test_a_replay_of_a_policy_that_is_unknown_ends_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["replay", "--policies", "lru,lruu"])
+    with pytest.raises(SystemExit) as ended:
+        replayed()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "no eviction policy lruu; did you mean lru" in told.err
 
 
 def test_a_release_that_is_not_known_leaves_stock() -> None:

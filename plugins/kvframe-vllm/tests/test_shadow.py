@@ -118,10 +118,13 @@ def test_numbers_go_into_vllms_metrics() -> None:
 
 def test_what_it_cannot_follow_it_leaves_alone(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("vllm").propagate = True
-    for load, reason in (
-        (with_shadows(Load(blocks=301, groups=[full_attention(16)] * 2), EXTRA), "one group"),
-        (with_shadows(Load(blocks=301), {"policies": ["nothing"]}), "no eviction policy nothing"),
-        (with_shadows(Load(blocks=301), {"polices": ["lru"]}), "did you mean policies"),
+    groups, unfit = [full_attention(16)] * 2, "kvframe runs no shadows: "
+    wrong = "kvframe's shadows do not start, vLLM serves without them: "
+    pool = Load(blocks=301)
+    for load, begins, reason in (
+        (with_shadows(replace(pool, groups=groups), EXTRA), unfit, "one group"),
+        (with_shadows(pool, {"policies": ["nothing"]}), wrong, "no eviction policy nothing"),
+        (with_shadows(pool, {"polices": ["lru"]}), wrong, "did you mean policies"),
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="vllm.kvframe"):
@@ -129,6 +132,8 @@ def test_what_it_cannot_follow_it_leaves_alone(caplog: pytest.LogCaptureFixture)
         assert len(done.hits) == 10
         assert made.connector.report() is None
         assert reason in caplog.text
+        (told,) = [line for line in caplog.messages if line.startswith("kvframe")]
+        assert told.startswith(begins)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +195,7 @@ def test_a_stride_needs_large_pools_and_grows_where_shadows_fall_behind(
     assert ShadowConfig(stride=8).fitted(4_000) == 8
     with caplog.at_level(logging.INFO, logger="vllm.kvframe"):
         made = scheduler(with_shadows(Load(blocks=4_001), EXTRA))
+        assert "followed" not in caplog.text
         made.connector._follow_less(3)
         assert made.connector.shadows.stride == 8
     assert "lost 3 requests" in caplog.text

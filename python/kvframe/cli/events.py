@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -22,6 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_S = 0.2
 """Seconds of a wait for messages, between two looks at whether the end has come."""
+
+QUIET_S = 5.0
+"""Seconds without any batch, after which it is said."""
 
 
 @click.group(cls=NearestGroup)
@@ -86,7 +91,8 @@ def tail(count: int | None, as_json: bool, **reading: Any) -> None:
 def record(file: Path, count: int | None, **reading: Any) -> None:
     """Write batches to FILE, which kvframe bench run --trace replays.
 
-    FILE holds the prompts: only its owner may read it. Interrupt the recording to end it.
+    FILE holds the prompts: only its owner may read it. Interrupt the recording to end it: the exit
+    code is 0, or 130 where nothing had come.
     """
     import_module("kvframe.wire.subscriber")  # an extra: without it no file is made
     with Recorder(file) as recorder:
@@ -95,8 +101,11 @@ def record(file: Path, count: int | None, **reading: Any) -> None:
             for batch in _batches(count, **reading):
                 recorder.write(*batch)
                 total += 1
+        except KeyboardInterrupt:
+            if not total:
+                raise
         finally:
-            click.echo(f"{file}: {total} batches", err=True)
+            click.echo(f"wrote {file}: {total} batches", err=True)
 
 
 @events.command()
@@ -166,11 +175,20 @@ def _subscriber(
 def _batches(count: int | None, **reading: Any) -> Iterator[tuple[int, int, bytes]]:
     """Worker, number and payload of each batch, in order; at most ``count`` of them."""
     waiting: list[tuple[int, int, bytes]] = []
-    left = count
+    left, quiet_at = count, time.monotonic() + QUIET_S
     with _subscriber(RouterIndex(), **reading) as subscriber:
         subscriber.watch(lambda *batch: waiting.append(batch))
         while True:
             subscriber.poll(WAIT_S)
+            if waiting:
+                quiet_at = math.inf
+            elif time.monotonic() > quiet_at:
+                quiet_at = math.inf
+                click.echo(
+                    f"nothing has come from {' '.join(reading['endpoints'])}: does the server "
+                    "publish (--kv-events-config), and serve requests?",
+                    err=True,
+                )
             for batch in waiting:
                 yield batch
                 if left is not None and (left := left - 1) == 0:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvframe.config import Resolved
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, PluginError
 
 VARIABLE = "KVFRAME_VLLM_POLICY"
 """The environment variable that holds the text."""
@@ -63,4 +63,10 @@ def resolved(text: str | None, **sections: Any) -> Resolved:
         return Resolved.load(**sections)
     if text.endswith(".toml"):
         return Resolved.load(text, **sections)
-    return Resolved.load(os.devnull, env={}, eviction={"policy": text}, **sections)
+    try:
+        return Resolved.load(os.devnull, env={}, eviction={"policy": text}, **sections)
+    except PluginError:
+        name = text.partition(":")[0]
+        if "/" in name or os.path.isfile(text):
+            raise ConfigError(f"{text}: a file must be named .toml") from None
+        raise

@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from kvframe.errors import KVFrameError
+from kvframe.errors import KVFrameError, PluginError
 from kvframe.registry import Registry
 from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import STOCK, put_in, unfit
@@ -78,7 +78,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--asynchronous", action="store_true", help="as vLLM serves")
     parser.add_argument("--check", action="store_true", help="check every step (slow)")
     parser.add_argument("--json", type=Path, default=records.place("eviction"), help="the record")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    for policy in asked.policies.split(","):
+        try:
+            if policy not in (STOCK, "all"):
+                resolved(policy)
+        except PluginError as error:
+            parser.error(str(error))
+    return asked
 
 
 def installed() -> list[str]:

@@ -90,8 +90,9 @@ class ShadowConnector(PassiveConnector):
             self._traffic = Traffic(self.shadows, size, asynchronous=asynchronous)
         else:
             self._traffic = Arrivals(self.shadows, size)
-        told = ", ".join(config.policies), ", ".join(map(str, capacities)), stride
-        logger.info("kvframe's shadows: %s, each with %s blocks; one block in %d followed", *told)
+        sampled = f"; one block in {stride} followed" if stride > 1 else ""
+        told = ", ".join(config.policies), ", ".join(map(str, capacities)), sampled
+        logger.info("kvframe's shadows: %s, each with %s blocks%s", *told)
         if stride < config.stride:
             logger.warning("kvframe's shadows follow one block in %d: the pools are small", stride)
 
@@ -196,7 +197,9 @@ class ShadowConnector(PassiveConnector):
 
     def _stop(self, error: Exception) -> None:
         self._traffic = None
-        logger.error("kvframe's shadows have stopped: %s: %s", type(error).__name__, error)
+        began = self.shadows is not None
+        what = "have stopped" if began else "do not start, vLLM serves without them"
+        logger.error("kvframe's shadows %s: %s: %s", what, type(error).__name__, error)
 
     def get_kv_connector_stats(self) -> ShadowStats | None:
         """What was counted since the last call; None while the interval lasts."""
