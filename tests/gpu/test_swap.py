@@ -56,7 +56,7 @@ def test_out_and_back_is_exact(order: str, chunk: int | None, way: Way | None) -
 
 @pytest.mark.parametrize("way", [*WAYS, None])
 def test_rows_in_allocations_of_their_own_are_not_copied_as_one(way: Way | None) -> None:
-    """Two are always evenly apart; a strided copy from one into the other is refused by the driver."""
+    """Two are always evenly apart; the driver refuses a strided copy from one into the other."""
     shape = PageShape(1, 2, 16, 8, 256)
     pieces = [cupy.cuda.MemoryPointer(cupy.cuda.Memory(4 << 20), 0) for _ in range(2)]
     keys, values = sorted(pieces, key=lambda piece: int(piece.ptr))

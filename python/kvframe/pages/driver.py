@@ -9,7 +9,7 @@ from typing import Any
 
 @cache
 def function(*names: str) -> tuple[str, Any] | None:
-    """The first of some functions that the driver has, with its name; None if it has none of them."""
+    """The first of some functions that the driver has, with its name; None if it has none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
