@@ -60,6 +60,23 @@ def test_a_floor_keeps_the_hits_and_a_share_keeps_the_time(bench: Command, tmp_p
     assert without[1][1] > 100 * p99
 
 
+@pytest.mark.parametrize(("amount", "share"), [("floor", "0.25"), ("quota", "0.25")])
+def test_blocks_of_a_tenant_are_as_many_tokens_in_a_trace_of_other_blocks(
+    bench: Command, tmp_path: Path, amount: str, share: str
+) -> None:
+    lines = [msgspec.json.encode(row).decode() for row in rows(20, 500)]
+    (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")
+    told = []
+    for value in ("2000", share):  # of 8,000 blocks of 4 tokens: the trace has 2,000 of 16
+        head = "[cache]\nblock_size = 4\ncapacity = 8000\n"
+        (tmp_path / "own.toml").write_text(f'{head}[[tenants]]\nname = "b"\n{amount} = {value}\n')
+        asked = ("--trace", "greedy.jsonl", "--block-size", "16", "--policy", "lru")
+        done = bench("run", *asked, "--config", "own.toml", "--format", "json")
+        told.append([cell["hit_tokens"] for cell in json.loads(done.stdout)["cells"]])
+    assert told[0] == told[1]
+    assert told[0][0] > 0
+
+
 def test_a_share_is_of_a_class_that_there_is(bench: Command, tmp_path: Path) -> None:
     lines = [msgspec.json.encode(row).decode() for row in rows(10, 1000)]
     (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")

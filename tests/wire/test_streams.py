@@ -189,6 +189,12 @@ def test_a_full_queue_drops_batches_and_tells_all_anew(reader: Subscriber) -> No
         assert reader.counts().missed > 0
 
 
+def test_a_rank_needs_a_port_to_be_added_to() -> None:
+    said = r"endpoint = 'tcp://127.0.0.1:\*': rank 1 is added to the port, which must be a number"
+    with pytest.raises(UsageError, match=said):
+        Publisher("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", rank=1)
+
+
 def test_each_data_parallel_rank_has_a_publisher_of_its_own(reader: Subscriber) -> None:
     ranks = [Traffic(seed) for seed in (0, 1)]
     ports = random.Random()

@@ -52,6 +52,11 @@ class Configured:
     def core(self, block_size: int) -> dict[str, Any]:
         """The options of the core's manager, but for what the trace decides."""
         table = core_table(self.resolved.config, self.blocks(block_size))
+        size = self.resolved.config.cache.block_size
+        for tenant in table["tenants"]:
+            for key in ("floor", "quota"):
+                if isinstance(tenant[key], int):  # blocks of the file's size, as the capacity is
+                    tenant[key] = tenant[key] * size // block_size
         return {**table, "cache.block_size": block_size, "cache.index": "hash"}
 
     @property

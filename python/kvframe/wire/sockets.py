@@ -140,6 +140,11 @@ def of_rank(endpoint: str, rank: int) -> str:
     if rank == 0:
         return endpoint
     if (match := _TCP.fullmatch(endpoint)) is None:
+        if endpoint.startswith("tcp://"):
+            raise UsageError(
+                f"endpoint = {shown(endpoint)}: rank {rank} is added to the port, which must be a "
+                "number then"
+            )
         return f"{endpoint}_dp{rank}"
     port = int(match[2]) + rank
     if port > 65535:

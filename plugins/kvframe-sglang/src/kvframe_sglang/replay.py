@@ -12,6 +12,8 @@ import argparse
 import random
 from typing import Any
 
+from kvframe.errors import KVFrameError
+from kvframe_sglang import choice
 from kvframe_sglang.server import Request, Requests, cache, start
 
 CHUNK, RUNNING, ANSWER = 512, 8, 16
@@ -64,6 +66,11 @@ def main() -> None:
     parser.add_argument("--page-size", type=int, default=16)
     parser.add_argument("--requests", type=int, default=300)
     asked = parser.parse_args()
+    for name in asked.policies.split(","):
+        try:
+            choice.asked(f"{choice.NAME}:{name}")
+        except KVFrameError as error:
+            parser.error(str(error))
     server = start("--page-size", str(asked.page_size))
     sizes = [int(size) for size in asked.tokens.split(",")]
     print("policy".ljust(12), *(f"{size:8d}" for size in sizes), flush=True)
