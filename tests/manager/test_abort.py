@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kvframe import GroupConfig, HandleError, KVCacheManager, UsageError
+from kvframe.stats import redrive
 from kvframe.stats.rebuild import Rebuild
-from kvframe.stats.redrive import redrive
 
 from .helpers import manager, state
 

@@ -7,7 +7,7 @@ import pytest
 
 from kvframe import CapacityError, KVCacheManager, Request, UsageError
 from kvframe.errors import UnknownSequenceError
-from kvframe.stats.redrive import redrive
+from kvframe.stats import redrive
 
 SIZE = 4
 

@@ -17,7 +17,7 @@ from kvframe import (
     UsageError,
 )
 from kvframe.policies import BatchedEviction
-from kvframe.stats.redrive import redrive
+from kvframe.stats import redrive
 
 from .helpers import cached, manager, registry, state
 

@@ -26,7 +26,7 @@ from kvframe.stats.snapshot import Snapshot
 if TYPE_CHECKING:
     from kvframe.stats.blocks import AllBlocksCleared, BlockEvents, BlockRemoved, BlockStored
     from kvframe.stats.rebuild import Rebuild
-    from kvframe.stats.redrive import redrive
+    from kvframe.stats.redriving import redrive
 
 __all__ = [
     "AllBlocksCleared",
@@ -50,7 +50,7 @@ _LATER = {
     "BlockRemoved": "blocks",
     "BlockStored": "blocks",
     "Rebuild": "rebuild",
-    "redrive": "redrive",
+    "redrive": "redriving",
 }
 """What no manager needs: imported when it is asked for."""
 
