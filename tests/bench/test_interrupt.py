@@ -8,16 +8,12 @@ import subprocess
 import time
 from pathlib import Path
 
+from ..signals import hears_interrupts
 from .conftest import KVFRAME, Command
 
 # About twenty seconds of replays, of which a test waits for two.
 LONG = ["run", "--trace", "agent", "--policy", "lru", "--capacity"]
 LONG.append(",".join(str(1000 + 50 * i) for i in range(400)))
-
-
-def hears_interrupts() -> None:
-    """A shell has its background jobs ignore SIGINT, and what they start inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def interrupted(folder: Path, *more: str) -> tuple[int, str, str]:

@@ -19,6 +19,7 @@ from kvframe.traces.recorded import rows
 from kvframe.wire import Announcer, BlockRemoved, BlockStored, Event, Publisher, encode
 from kvframe.wire.recording import Recorder, is_recording, recorded
 
+from ..signals import hears_interrupts
 from .traffic import BLOCK, Traffic
 
 ANY = "tcp://127.0.0.1:*"
@@ -105,7 +106,9 @@ def test_a_recording_says_that_nothing_comes_and_ends_when_it_is_interrupted(
     with Publisher(ANY, ANY) as publisher:
         ends = f"{publisher.endpoint},{publisher.replay}"
         command = [sys.executable, "-m", "kvframe", "events", "record", str(file), ends]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recording:
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts
+        ) as recording:
             assert recording.stderr is not None
             assert recording.stderr.readline() == (
                 f"nothing has come from {ends}: does the server publish (--kv-events-config), "
@@ -117,7 +120,7 @@ def test_a_recording_says_that_nothing_comes_and_ends_when_it_is_interrupted(
             while file.stat().st_size < 40_000 and time.monotonic() < until:
                 time.sleep(0.2)
             recording.send_signal(signal.SIGINT)
-            told = recording.stderr.read()
+            _, told = recording.communicate(timeout=30)
     assert told == f"wrote {file}: 1 batches\n"
     assert recording.returncode == 0
     assert len(list(recorded(file.read_bytes(), "run"))) == 1
