@@ -1,40 +1,26 @@
 //! When requests arrive: at their times by the clock, or after the turn before has ended.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use kvframe_trace::{NO_SESSION, Trace};
+use kvframe_trace::{ByTime, NO_SESSION, Trace};
 
 use crate::options::ServerOptions;
 
 /// A request that arrives at a time, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub time: f64,
     pub request: usize,
 }
 
-impl Eq for Arrival {}
-
-impl PartialOrd for Arrival {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Arrival {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.request.cmp(&other.request))
-    }
-}
-
-/// Requests that have not arrived yet, as far as it is known when they will.
+/// Requests that have not arrived yet, as far as it is known when they will. A number is a request's.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// By the clock, the last one first.
-    clock: Vec<Arrival>,
+    clock: Vec<ByTime>,
     /// After the turn before.
-    turns: BinaryHeap<Reverse<Arrival>>,
+    turns: BinaryHeap<Reverse<ByTime>>,
     /// In a closed loop, the turn after each request and the seconds between the two; else empty.
     next_turn: Vec<Option<Arrival>>,
     /// The times of `next_turn` are the clock's.
@@ -74,13 +60,17 @@ impl Arrivals {
             next.iter().flatten().for_each(|&j| follows[j] = true);
         }
         let by_clock = (0..trace.requests.len()).rev().filter(|&i| !follows[i]);
-        let at = |i| Arrival { time: trace.arrival(i, options.load), request: i };
+        let at = |i| ByTime { at: trace.arrival(i, options.load), number: i, what: () };
         let is_in_turn = options.one_at_a_time;
         Self { clock: by_clock.map(at).collect(), turns: BinaryHeap::new(), next_turn, is_in_turn }
     }
 
     /// The first to arrive.
     pub fn next(&self) -> Option<Arrival> {
+        self.first().map(|first| Arrival { time: first.at, request: first.number })
+    }
+
+    fn first(&self) -> Option<ByTime> {
         let turn = self.turns.peek().map(|first| first.0);
         match (self.clock.last().copied(), turn) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -90,13 +80,13 @@ impl Arrivals {
 
     /// The first to arrive, if it has by `now`.
     pub fn take_due(&mut self, now: f64) -> Option<Arrival> {
-        let first = self.next().filter(|first| first.time <= now)?;
+        let first = self.first().filter(|first| first.at <= now)?;
         if self.clock.last() == Some(&first) {
             self.clock.pop();
         } else {
             self.turns.pop();
         }
-        Some(first)
+        Some(Arrival { time: first.at, request: first.number })
     }
 
     /// Notes that `request` has ended, or will never be served. The arrival time of the turn after it is now
@@ -104,7 +94,7 @@ impl Arrivals {
     pub fn ended(&mut self, request: usize, now: f64) {
         if let Some(Some(turn)) = self.next_turn.get(request) {
             let time = if self.is_in_turn { now.max(turn.time) } else { now + turn.time };
-            self.turns.push(Reverse(Arrival { time, request: turn.request }));
+            self.turns.push(Reverse(ByTime { at: time, number: turn.request, what: () }));
         }
     }
 }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod by_time;
 mod bytes;
 mod compact;
 mod derive;
@@ -34,6 +35,7 @@ mod session;
 mod time;
 mod write;
 
+pub use by_time::ByTime;
 pub use error::TraceError;
 pub use forest::{DEFAULT_BLOCK_SIZE, MAX_BLOCK_SIZE, NO_SESSION, ROOT, Trace, TraceRequest};
 pub use load::{Form, TraceDefaults};

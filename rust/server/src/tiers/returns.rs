@@ -4,10 +4,11 @@
 //! that they are there some time before it, over free links. They take room in the pool like any others: a guess
 //! that is wrong evicts what others would have found.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use kvframe_core::{Error, Key, Request};
+use kvframe_trace::ByTime;
 
 use super::up::Target;
 use super::{Room, Tiers};
@@ -27,39 +28,17 @@ pub struct ReturnOptions {
 /// Blocks that are sent for at a time.
 #[derive(Debug)]
 struct Plan {
-    at: f64,
-    number: u64,
     session: u32,
     asked: Request,
-}
-
-impl PartialEq for Plan {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Plan {}
-
-impl PartialOrd for Plan {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Plan {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.at.total_cmp(&other.at).then(self.number.cmp(&other.number))
-    }
 }
 
 /// What is expected to come back, and what was brought for it.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
-    plans: BinaryHeap<Reverse<Plan>>,
+    plans: BinaryHeap<Reverse<ByTime<Plan>>>,
     /// The plan of each session, by its number, and when it was made: another turn of it voids it.
-    valid: HashMap<u32, (u64, f64)>,
-    made: u64,
+    valid: HashMap<u32, (usize, f64)>,
+    made: usize,
     /// Blocks that were brought, and that no request has asked for since.
     unused: HashSet<Key>,
 }
@@ -125,15 +104,16 @@ impl Tiers {
         self.returns.made += 1;
         let number = self.returns.made;
         self.returns.valid.insert(session, (number, now));
-        self.returns.plans.push(Reverse(Plan { at, number, session, asked }));
+        self.returns.plans.push(Reverse(ByTime { at, number, what: Plan { session, asked } }));
     }
 
     /// Sends for what is planned by now.
     pub(super) fn bring_back(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
         while self.next_plan() <= self.now {
-            let Some(Reverse(plan)) = self.returns.plans.pop() else { return Ok(()) };
+            let Some(Reverse(due)) = self.returns.plans.pop() else { return Ok(()) };
+            let (number, plan) = (due.number, due.what);
             let valid = self.returns.valid.get(&plan.session);
-            if valid.is_some_and(|&(number, _)| number == plan.number) {
+            if valid.is_some_and(|&(last, _)| last == number) {
                 self.returns.valid.remove(&plan.session);
                 self.send_for(cache, plan.asked)?;
             }

@@ -4,13 +4,14 @@
 //! all at once. They stay pinned until its last token. The blocks of the answer, and of a partial
 //! tail, are not shared.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use kvframe_core::policy::Consult;
 use kvframe_core::{Allocation, Error, Manager, Request, SeqId};
 
 use super::{Host, Outcome, PATIENCE, PreparedTrace, RequestOutcome};
+use crate::ByTime;
 
 /// How fast the server is: two rates, whatever else runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,35 +45,14 @@ pub struct ServedTimes {
     pub cached_tokens: u32,
 }
 
-/// A running sequence, ordered by when it ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct RunningSequence {
-    end: f64,
-    request: usize,
-    seq: SeqId,
-}
-
-impl Eq for RunningSequence {}
-
-impl PartialOrd for RunningSequence {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for RunningSequence {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.end.total_cmp(&other.end).then(self.request.cmp(&other.request))
-    }
-}
-
-type Ends = BinaryHeap<Reverse<RunningSequence>>;
+/// What runs, by when it ends; the number is the request's.
+type Ends = BinaryHeap<Reverse<ByTime<SeqId>>>;
 
 /// Ends what has ended by `now`.
 fn end_until(manager: &mut Manager, running: &mut Ends, now: f64) -> Result<(), Error> {
-    while let Some(&Reverse(first)) = running.peek().filter(|first| first.0.end <= now) {
+    while let Some(&Reverse(first)) = running.peek().filter(|first| first.0.at <= now) {
         running.pop();
-        manager.release(first.seq)?;
+        manager.release(first.what)?;
     }
     Ok(())
 }
@@ -146,7 +126,7 @@ impl PreparedTrace<'_> {
                 manager.forget_answer(&asked.keys);
                 match tried {
                     Err(Error::NoCapacity { .. }) if !running.is_empty() => {
-                        now = running.peek().map_or(now, |first| first.0.end);
+                        now = running.peek().map_or(now, |first| first.0.at);
                         end_until(manager, &mut running, now)?;
                     }
                     Err(Error::NeverFits { .. }) => break None,
@@ -179,7 +159,7 @@ impl PreparedTrace<'_> {
                 end,
                 cached_tokens,
             });
-            running.push(Reverse(RunningSequence { end, request: i, seq }));
+            running.push(Reverse(ByTime { at: end, number: i, what: seq }));
             self.count(i, cached_tokens, &mut outcome);
             if i >= half {
                 outcome.hit_tokens_last_half += u64::from(cached_tokens);
