@@ -6,6 +6,7 @@
 | `shape` | the served model: its weights and its KV; how much of it a card holds |
 | `profiles` | how long a step takes: fixed rates, roofline terms, or a measured table |
 | `sla` | what users were promised |
+| `durations` | times with their unit |
 | `fleet` | several servers behind a router, and one class's flood against the others |
 | `routing` | their tables, and what is said of them |
 | `cells` | one server on one trace: its options, its numbers |

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvframe.bench.options import keyed
+from kvframe.bench.server.durations import parse_time
 from kvframe.bench.server.fleet import Fleet
-from kvframe.bench.server.sla import parse_time
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from kvframe.bench.options import keyed
+from kvframe.bench.server.durations import parse_time
 from kvframe.bench.server.links import parse_latency, parse_rate
-from kvframe.bench.server.sla import parse_time
 from kvframe.bench.server.summary import FINISHED, Column, quantiles
 from kvframe.bench.traces import Source
 from kvframe.errors import ConfigError, UsageError

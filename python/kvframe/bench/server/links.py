@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
+from kvframe.bench.server.durations import parse_time
 from kvframe.config.sizes import near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 
 _RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def parse_rate(text: str, where: str) -> float:
@@ -27,12 +26,5 @@ def parse_rate(text: str, where: str) -> float:
 
 
 def parse_latency(text: str, where: str) -> float:
-    """Seconds.
-
-    Raises:
-        ConfigError: No number, or no unit; begins with ``where``.
-    """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"{where} = {text}: must be a time such as 20us or 1ms")
-    return float(found[1]) * _SECONDS[found[2]]
+    """Seconds; raises as `parse_time` does."""
+    return parse_time(text, f"{where} = {text}", such_as="20us or 1ms")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from kvframe.bench.options import keyed
+from kvframe.bench.server.durations import parse_time
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
-
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 
 class Sla(NamedTuple):
@@ -39,15 +37,3 @@ def parse_sla(text: str) -> Sla:
             raise ConfigError(f"--sla {text}: no promise {key}: ttft, itl or e2e{near}")
         promised[key] = parse_time(str(value), f"--sla {text}: {key} = {value}")
     return Sla(**promised)
-
-
-def parse_time(text: str, where: str) -> float:
-    """Seconds of ``2s`` or ``50ms``.
-
-    Raises:
-        ConfigError: No number, or no unit; begins with ``where``.
-    """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"{where}: must be a time such as 2s or 50ms")
-    return float(found[1]) / (1000 if found[2] == "ms" else 1)
