@@ -32,8 +32,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 try:
     from kvframe import _core
@@ -114,6 +113,7 @@ from kvframe.errors import (
     UnknownSequenceError as UnknownSequenceError,
 )
 from kvframe.events import EventKind
+from kvframe.later import later
 from kvframe.manager import KVCacheManager
 from kvframe.registry import (
     AdmissionPolicy,
@@ -252,12 +252,7 @@ _LATER = {
 """Modules that an engine may do without: imported when a name of theirs is asked for."""
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise renamed.no_attribute("kvframe", name, renamed.MODULE)
-        found = globals()[name] = getattr(import_module(f"kvframe.{_LATER[name]}"), name)
-        return found
+    __getattr__ = later("kvframe", _LATER, renamed.MODULE)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_LATER})

@@ -11,10 +11,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
+from kvframe._core import __version__
 from kvframe.errors import UsageError
 from kvframe.registry import Registry
 from kvframe.registry.descriptors import Kind
-from kvframe.registry.discovery import own_version
 from kvframe.spelling import did_you_mean
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -62,7 +62,7 @@ def new_plugin(name: str, kind: str, way: str, parent: Path) -> Package:
         "distribution": folder.name,
         "module": folder.name.replace("-", "_"),
         "policy": "".join(word.capitalize() for word in policy.split("-")) + "Policy",
-        "kvframe": own_version(),
+        "kvframe": __version__,
     }
     files = {
         path.replace("MODULE", words["module"]): Template(text).substitute(words)

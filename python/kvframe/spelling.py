@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 LONGEST = 100
 """Characters. A longer name is no typing error, and would take long to compare."""
@@ -21,6 +20,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """
     if len(name) > LONGEST:
         return None
+    from difflib import get_close_matches  # only an error needs it, not `import kvframe`
+
     by_plain = {plain(choice): choice for choice in known}
     matches = get_close_matches(plain(name), by_plain, n=1, cutoff=cutoff)
     return by_plain[matches[0]] if matches else None

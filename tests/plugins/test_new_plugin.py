@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import kvframe
 from kvframe.cli import main
-from kvframe.registry.discovery import own_version
 from kvframe.scaffold import forms
 
 
@@ -39,7 +39,7 @@ def test_the_package_is_whole(tmp_path: Path, kind: str, way: str, name: str) ->
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["name"] == folder.name
     assert project["entry-points"] == {f"kvframe.{kind}": {policy: folder.name.replace("-", "_")}}
-    assert f"kvframe>={own_version()}" in project["dependencies"]
+    assert f"kvframe>={kvframe.__version__}" in project["dependencies"]
     for path in folder.rglob("*"):
         if path.is_file():
             text = path.read_text()
@@ -106,10 +106,10 @@ def test_it_is_found_and_passes_its_tests(tmp_path: Path, kind: str, way: str) -
         ([""], "name '': must be lower-case words"),
         (["all"], "name all: stands for every policy in `kvframe bench run --policy all`"),
         (["a/b"], "did you mean a-b?"),
-        (["lru"], f"name lru: kvframe {own_version()} has an eviction policy of that name"),
+        (["lru"], f"name lru: kvframe {kvframe.__version__} has an eviction policy of that name"),
         (
             ["hash", "--kind", "prefix"],
-            f"name hash: kvframe {own_version()} has a prefix matcher of that name",
+            f"name hash: kvframe {kvframe.__version__} has a prefix matcher of that name",
         ),
         (["t-lru"], "name t-lru: kvframe-tlru "),
         (["deep", "--kind", "evicton"], "--kind evicton: must be one of "),

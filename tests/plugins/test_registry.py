@@ -127,11 +127,17 @@ def test_packages_are_looked_through_once_a_resolution(
 ) -> None:
     scans: list[str] = []
 
-    def counted() -> Iterable[metadata.Distribution]:
-        scans.append("packages")
-        return metadata.distributions()
+    class Importer:
+        """One of another kind, which is asked each time."""
 
-    monkeypatch.setattr("kvframe.registry.discovery.distributions", counted)
+        def find_spec(self, *_: object) -> None:
+            return None
+
+        def find_distributions(self, _: object) -> Iterable[metadata.Distribution]:
+            scans.append("packages")
+            return ()
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Importer()])
     resolved = kvframe.Config(
         eviction=kvframe.EvictionConfig(policy="slru", options={"protected_uses": 3})
     ).resolve()

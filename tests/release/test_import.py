@@ -14,7 +14,9 @@ import kvframe
 
 LATER = (
     "click",
+    "difflib",
     "email.message",
+    "gzip",
     "importlib.metadata",
     "kvframe.bench",
     "kvframe.router",
@@ -23,6 +25,7 @@ LATER = (
     "kvframe.tiers",
     "kvframe.wire",
     "logging.handlers",
+    "tempfile",
 )
 """Modules that are imported when something asks for them; each took milliseconds."""
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import click
 
+from kvframe._core import __version__
 from kvframe.cli import pages
 from kvframe.errors import KVFrameError
-from kvframe.registry.discovery import own_version
 from kvframe.spelling import did_you_mean
 
-BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+BELOW_THRESHOLD, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 # A command is imported when it is used: `check` and the help must not wait for `bench`.
 COMMANDS = {
@@ -193,6 +193,6 @@ def fail(message: str) -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=pages.told(""),
 )
-@click.version_option(own_version(), prog_name="kvframe", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="kvframe", message="%(prog)s %(version)s")
 def main() -> None:
     """Which KV-cache blocks live where, who shares them, and which are evicted next."""

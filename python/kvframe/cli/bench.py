@@ -3,37 +3,21 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from kvframe.bench.build import debug_warning
-from kvframe.bench.check import CAPACITIES, TRACES
-from kvframe.bench.check import check as run_check
-from kvframe.bench.check import json as json_of
-from kvframe.bench.check import text as text_of
 from kvframe.bench.executors import EXECUTORS
 from kvframe.bench.job import Job, Request
-from kvframe.bench.locate import KINDS
 from kvframe.bench.metrics import BUILTIN
 from kvframe.bench.report import unfinished
 from kvframe.bench.shards import parse as parse_shard
 from kvframe.bench.sweep import read as read_sweep
-from kvframe.cli import INTERRUPTED, NearestGroup
-from kvframe.cli.answer import answer_command
-from kvframe.cli.compare import compare
-from kvframe.cli.curve import curve
-from kvframe.cli.experiment import experiment
+from kvframe.cli import BELOW_THRESHOLD, INTERRUPTED, NearestGroup
 from kvframe.cli.reading import reading
-from kvframe.cli.report import plot, report
-from kvframe.cli.reuse import reuse
-from kvframe.cli.serve import serve
-from kvframe.cli.tune import tune
-from kvframe.cli.verify import verify
-from kvframe.registry.descriptors import Kind
-
-BELOW_THRESHOLD = 1
 
 
 def _say(line: str) -> None:
@@ -52,7 +36,34 @@ def _several(
     )
 
 
-@click.group(cls=NearestGroup, invoke_without_command=True)
+# Imported when they are used: each brings a part of `kvframe.bench` that no other command needs.
+_LATER = {
+    "answer": "answer:answer_command",
+    "check": "kit:check",
+    "compare": "compare:compare",
+    "curve": "curve:curve",
+    "experiment": "experiment:experiment",
+    "plot": "report:plot",
+    "report": "report:report",
+    "reuse": "reuse:reuse",
+    "serve": "serve:serve",
+    "tune": "tune:tune",
+    "verify": "verify:verify",
+}
+
+
+class _Commands(NearestGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_LATER})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LATER:
+            module, name = _LATER[cmd_name].split(":")
+            self.add_command(getattr(import_module(f"kvframe.cli.{module}"), name), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, invoke_without_command=True)
 @click.pass_context
 def bench(context: click.Context) -> None:
     """Replay real traffic under every policy.
@@ -257,66 +268,6 @@ def run(
             raise click.UsageError("--shard: needs --out, where the parts meet", context)
         asked["shard"] = parse_shard(shard)
     context.exit(_execute(Request(**asked), dry_run=dry_run))
-
-
-@bench.command()
-@click.argument("plugin", metavar="PLUGIN[:OPTION=VALUE,...]")
-@_several(
-    "--trace",
-    "traces",
-    "NAME|FILE|-",
-    TRACES,
-    "As for `kvframe bench run`.",
-)
-@_several(
-    "--capacity",
-    "capacities",
-    "BLOCKS",
-    CAPACITIES,
-)
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    help="PLUGIN's kind, if a name exists for several.  [default: the first of these]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print an object.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.pass_context
-def check(
-    context: click.Context,
-    plugin: str,
-    traces: tuple[str, ...],
-    capacities: tuple[str, ...],
-    kind: Kind | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Test whether a policy keeps its promises, and how it compares.
-
-    PLUGIN is an installed policy, or one in the making: a module (or FILE.py) with its hook, or
-    MODULE:CLASS, whose __init__ annotates the type of its options. It goes through kvframe.testing
-    and then through a replay: an eviction policy beside every built-in one, an admission policy or
-    a prefix matcher as lru with it and without it. The exit code is 1 if it failed in either.
-    """
-    warning = debug_warning()
-    if warning is not None:
-        _say(f"warning: {warning}")
-    with redirect_stdout(sys.stderr):  # stdout is for the result, not for the plugin
-        checked = run_check(plugin, traces, capacities, kind, quiet=quiet)
-    click.echo(json_of(checked) if as_json else text_of(checked), nl=False)
-    context.exit(0 if checked.ok else BELOW_THRESHOLD)
-
-
-bench.add_command(answer_command)
-bench.add_command(reuse)
-bench.add_command(compare)
-bench.add_command(curve)
-bench.add_command(tune)
-bench.add_command(serve)
-bench.add_command(verify)
-bench.add_command(experiment)
-bench.add_command(report)
-bench.add_command(plot)
 
 
 def _execute(request: Request, *, dry_run: bool = False) -> int:

@@ -14,16 +14,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kvframe.later import later
 
 if TYPE_CHECKING:
     from kvframe.metrics.collector import Collector, Server, serve
 
 __all__ = ["Collector", "Server", "serve"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("kvframe.metrics.collector"), name)
+if not TYPE_CHECKING:
+    __getattr__ = later(__name__, dict.fromkeys(__all__, "collector"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from kvframe._core import __version__
 from kvframe.manager import KVCacheManager
 from kvframe.metrics.families import FAMILIES, Family
 from kvframe.metrics.samples import BatchCounts, Sample, Shadows, TierStats, by_family, samples
-from kvframe.registry.discovery import own_version
 
 try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
@@ -40,7 +40,7 @@ def instrument(
         shadows: Likewise.
         engine: Likewise.
     """
-    chosen = meter or get_meter("kvframe", own_version())
+    chosen = meter or get_meter("kvframe", __version__)
     source = _Source(lambda: by_family(samples(kv, tiers, publisher, shadows)))
     for family in FAMILIES:
         counts = family.kind == "counter"

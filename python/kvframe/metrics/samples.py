@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from kvframe._core import __version__
 from kvframe.manager import KVCacheManager
-from kvframe.registry.discovery import own_version
 from kvframe.shadow import ShadowReport
 
 MOST_OWNERS = 100
@@ -145,7 +145,7 @@ def _all(
 
 def _of_pool(kv: KVCacheManager) -> Iterator[Sample]:
     options = kv.inspect.options()
-    names = (own_version(), options["policy"], options["admission"], options["index"])
+    names = (__version__, options["policy"], options["admission"], options["index"])
     yield Sample("info", names, 1)
     yield Sample("cache_usage_ratio", (), kv.pressure.usage())
     yield Sample("pressure_level", (), int(kv.pressure.level()))

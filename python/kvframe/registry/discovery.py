@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvframe.registry.descriptors import KINDS, Kind
+from kvframe.registry.descriptors import Kind
+from kvframe.registry.installed import GROUPS, normal, packages
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
-
-GROUPS: dict[str, Kind] = {f"kvframe.{kind}": kind for kind in KINDS}
-"""Entry-point groups: one a kind, so that the kind of a policy is known before it is imported."""
-
-OLD_GROUP = "kvframe"
-"""The old group, which held every kind."""
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -51,71 +45,28 @@ class Candidate:
 
 
 def installed() -> list[Candidate]:
-    """Every entry point of the groups, ordered by name and distribution. Imports none of them.
-
-    A package that an interrupted installation left without a name is called ``unknown``. A package
-    whose entry points cannot be read is passed over.
-    """
+    """Every entry point of the groups, ordered by name and distribution. Imports none of them."""
     found = [
         Candidate(
             name=entry.name,
             value=entry.value,
-            distribution=name,
-            version=version,
+            distribution=package.name,
+            version=package.version,
             load=partial(_load, entry),
             plugin=entry.name,
             kind=GROUPS.get(entry.group),
             is_installed=True,
         )
-        for name, version, entries in _packages()
-        for entry in entries
+        for package in packages()
+        for entry in package.entries
     ]
     return sorted(found, key=lambda candidate: (candidate.name, candidate.distribution))
-
-
-def _packages() -> Iterator[tuple[str, str, Sequence[EntryPoint]]]:
-    """Name, version and entry points of every package that has some of the groups."""
-    seen = set()
-    for dist in distributions():
-        try:
-            entries = [one for one in dist.entry_points if one.group in (*GROUPS, OLD_GROUP)]
-        except Exception:  # whatever reading its file raises
-            continue
-        if not entries:
-            continue
-        name = _told(dist, "name")
-        if _normal(name) not in seen:  # of two on the path, the first is the one that is imported
-            yield name, _told(dist, "version"), entries
-        if name != "unknown":
-            seen.add(_normal(name))
-
-
-def _told(dist: Distribution, key: str) -> str:
-    try:
-        return getattr(dist, key, None) or "unknown"
-    except Exception:  # Its metadata is not even text.
-        return "unknown"
 
 
 def _load(entry: EntryPoint) -> object:
     if entry.pattern.match(entry.value) is None:
         raise ValueError("an entry point's value must be MODULE or MODULE:OBJECT")
     return entry.load()
-
-
-def own_version() -> str:
-    """The installed version of kvframe itself."""
-    from importlib.metadata import version
-
-    return version("kvframe")
-
-
-def distributions() -> Iterable[Distribution]:
-    """Every installed package."""
-    # importlib.metadata brings the parsers of e-mail, which `import kvframe` need not wait for.
-    from importlib.metadata import distributions
-
-    return distributions()
 
 
 @dataclass(frozen=True)
@@ -133,15 +84,10 @@ class Gate:
 
     def reason(self, candidate: Candidate) -> str | None:
         """Why ``candidate`` may not load, or None if it may."""
-        names = {_normal(candidate.name), _normal(candidate.distribution)}
-        if names & {_normal(entry) for entry in self.block}:
+        names = {normal(candidate.name), normal(candidate.distribution)}
+        if names & {normal(entry) for entry in self.block}:
             return "plugins.block names it"
         needs_leave = bool(self.allow) and candidate.is_installed
-        if needs_leave and not names & {_normal(entry) for entry in self.allow}:
+        if needs_leave and not names & {normal(entry) for entry in self.allow}:
             return "plugins.allow does not name it"
         return None
-
-
-def _normal(name: str) -> str:
-    # Names are normalised as PyPI does: a run of '-', '_' and '.' is one '-', and case is ignored.
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -6,8 +6,10 @@ import importlib
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Generic, TypeVar, cast
 
+from kvframe._core import __version__
 from kvframe.arguments import shown
 from kvframe.errors import PluginError, UsageError
 from kvframe.registry import places
@@ -21,15 +23,9 @@ from kvframe.registry.descriptors import (
     TraceForm,
     Way,
 )
-from kvframe.registry.discovery import (
-    GROUPS,
-    OLD_GROUP,
-    Candidate,
-    Gate,
-    installed,
-    own_version,
-)
+from kvframe.registry.discovery import Candidate, Gate, installed
 from kvframe.registry.hooks import offers_of, wraps
+from kvframe.registry.installed import GROUPS, OLD_GROUP
 from kvframe.registry.naming import is_place
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
@@ -118,16 +114,13 @@ class Registry:
 
     def __init__(self, allow: Collection[str] = (), block: Collection[str] = ()) -> None:
         self._gate = Gate(_names("allow", allow), _names("block", block))
-        self._local: list[Candidate] = []
         self._wrappers: list[object] = []
         self._installed: list[Candidate] | None = None
+        offers, candidates = _own()
         # The key is id(plugin), because a plugin may be unhashable. The value keeps the plugin
         # alive, so that no other object gets the same id.
-        self._offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {}
-        # Imported by name, as plugins of packages are: no module of this layer may import a policy.
-        for module in BUILTIN:
-            builtin = importlib.import_module(f"kvframe.{module}")
-            self.register(builtin, "builtin", distribution="kvframe", version=own_version())
+        self._offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {**offers}
+        self._local: list[Candidate] = [*candidates]
 
     def register(
         self, holder: object, name: str, distribution: str = HERE, version: str = ""
@@ -143,7 +136,9 @@ class Registry:
         if id(holder) in self._offers:
             return
         value = getattr(holder, "__name__", type(holder).__name__)
-        candidate = Candidate("", value, distribution, version, lambda: holder, name, kind=None)
+        candidate = Candidate(
+            "", value, distribution, version, partial(_itself, holder), name, None
+        )
         for offer in self._load(candidate):
             self._local.append(replace(candidate, name=offer.name, kind=offer.kind))
         if wraps(holder):
@@ -308,6 +303,35 @@ class Registry:
             state=state,
             source=offer.source if offer else None,
         )
+
+
+@cache
+def _own() -> tuple[dict[int, tuple[object, tuple[Descriptor, ...]]], list[Candidate]]:
+    """What kvframe's own plugins give, as `Registry` keeps it."""
+    offers: dict[int, tuple[object, tuple[Descriptor, ...]]] = {}
+    candidates: list[Candidate] = []
+    for name in BUILTIN:
+        # Imported by name, as plugins of packages are: no module of this layer may import a policy.
+        module = importlib.import_module(f"kvframe.{name}")
+        given = offers_of(module, "builtin", f"kvframe {__version__}")
+        offers[id(module)] = module, given
+        candidates += [
+            Candidate(
+                name=offer.name,
+                value=module.__name__,
+                distribution="kvframe",
+                version=__version__,
+                load=partial(_itself, module),
+                plugin="builtin",
+                kind=offer.kind,
+            )
+            for offer in given
+        ]
+    return offers, candidates
+
+
+def _itself(holder: object) -> object:
+    return holder
 
 
 def only(

@@ -16,9 +16,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kvframe.later import later
 from kvframe.stats.log import EventLog
 from kvframe.stats.rates import BlockLifetimes, HitRates, Miss, Misses, MissReason
 from kvframe.stats.snapshot import Snapshot
@@ -55,9 +55,4 @@ _LATER = {
 """What no manager needs: imported when it is asked for."""
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-        return found
+    __getattr__ = later(__name__, _LATER)

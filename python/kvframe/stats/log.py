@@ -15,7 +15,6 @@ from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.events import EventKind
 from kvframe.request import Request
-from kvframe.stats import saved
 
 
 class Event(NamedTuple):
@@ -116,6 +115,8 @@ class EventLog:
         Raises:
             TraceError: It cannot be written; names the file.
         """
+        from kvframe.stats import saved  # with gzip and tempfile, which no running engine needs
+
         saved.write(self, path)
 
     @classmethod
@@ -125,6 +126,8 @@ class EventLog:
         Raises:
             TraceError: There is no such file, it is no log, of another version, or damaged.
         """
+        from kvframe.stats import saved
+
         return cls.parse(saved.read(path), str(path))
 
     @classmethod
@@ -134,6 +137,8 @@ class EventLog:
         Raises:
             TraceError: As `load`.
         """
+        from kvframe.stats import saved
+
         return cls(*saved.decode(data, name))
 
     def __len__(self) -> int:

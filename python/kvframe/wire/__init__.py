@@ -18,9 +18,9 @@ The sockets need pyzmq (``pip install 'kvframe[wire]'``); the rest does not.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kvframe.later import later
 from kvframe.wire.apply import apply
 from kvframe.wire.convert import hashes_of
 from kvframe.wire.decode import Batch, decode
@@ -56,8 +56,5 @@ _WITH_SOCKETS = {
     "Subscriber": "subscriber",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WITH_SOCKETS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_WITH_SOCKETS[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__ = later(__name__, _WITH_SOCKETS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kvframe._core import __version__
 from kvframe.bench.capacity import parse_shape
 from kvframe.bench.charts.chart import FAMILIES, Chart
 from kvframe.bench.charts.choose import named, roles, slots
@@ -17,7 +18,6 @@ from kvframe.bench.charts.listing import charts, differences
 from kvframe.bench.charts.paired import Paired
 from kvframe.config.sizes import token_bytes
 from kvframe.errors import ConfigError
-from kvframe.registry.discovery import own_version
 
 SHAPES = {
     "32 layers of 8 KV heads (8B)": "layers=32,kv_heads=8,head_dim=128",
@@ -93,7 +93,7 @@ def _data(gathered: Gathered, title: str) -> dict[str, Any]:
         "families": {name: FAMILIES[name] for name in FAMILIES if name in shown},
         "charts": _ordered(drawn),
         "notes": [
-            f"Written by kvframe {own_version()}.",
+            f"Written by kvframe {__version__}.",
             *(f"{source.name}: {source.told}" for source in gathered.sources),
             *gathered.remarks,
         ],
