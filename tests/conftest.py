@@ -30,6 +30,19 @@ def no_kvframe_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The test's folder; modules that are imported from there end with the test."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {**sys.modules}
+    yield tmp_path
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if name not in before and file is not None and Path(file).is_relative_to(tmp_path):
+            del sys.modules[name]
+    sys.modules.update(before)
+
+
+@pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
     """``install("good", "broken_import")`` makes packages of tests/plugins/packages importable.
 

@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from kvframe.cli import main
 
 from .conftest import KVFRAME, SMALL, Command, rows
 
@@ -140,21 +143,33 @@ def test_a_threshold_that_fails_is_exit_one(bench: Command, small: Path) -> None
     assert "--min-hit-rate 0.99" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "encoding"), [("\N{SNOWMAN}", "latin-1"), ("\xe9", "ascii")])
-@pytest.mark.parametrize("form", ["table", "json", "csv", "md"])
+UNSEEN = pytest.mark.parametrize(
+    ("name", "encoding"), [("\N{SNOWMAN}", "latin-1"), ("\xe9", "ascii")]
+)
+ASKED = ["run", "--policy", "lru", "--capacity", "2", "--quiet", "--trace"]
+
+
+@UNSEEN
 def test_a_name_that_the_terminal_cannot_show_is_no_error(
-    process: Command,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    encoding: str,
-    form: str,
+    process: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
     (tmp_path / f"{name}.jsonl").write_bytes(SMALL)
-    asked = ["run", "--trace", f"{name}.jsonl", "--policy", "lru", "--capacity", "2", "--quiet"]
-    done = process(*asked, "--format", form)
+    done = process(*ASKED, f"{name}.jsonl")
     assert done.returncode == 0, done.stderr
+    assert ".jsonl" in done.stdout
+
+
+@UNSEEN
+@pytest.mark.parametrize("form", ["json", "csv", "md"])
+def test_nor_is_it_one_in_another_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"{name}.jsonl").write_bytes(SMALL)
+    asked = ["bench", *ASKED, f"{name}.jsonl", "--format", form]
+    done = CliRunner(charset=encoding).invoke(main, asked, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
     assert ".jsonl" in done.stdout
 
 
@@ -182,10 +197,11 @@ def test_a_file_name_that_is_no_utf8_is_recorded(process: Command, tmp_path: Pat
             "'128kB' must be a whole number from 1 to 1099511627776"]),
     ],
 )  # fmt: skip
-def test_other_commands(tmp_path: Path, command: str, words: list[str]) -> None:
-    (tmp_path / "ok.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
-    done = subprocess.run(
-        [KVFRAME, *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
+def test_other_commands(
+    own_modules: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str]
+) -> None:
+    monkeypatch.chdir(own_modules)
+    Path("ok.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    done = CliRunner().invoke(main, shlex.split(command), catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert [word for word in words if word not in done.stderr] == []

@@ -55,17 +55,11 @@ TRACE = rows([(1536, [chat, 10 * chat + 1, 10 * chat + 2]) for chat in (1, 2, 3,
 
 
 @pytest.fixture
-def bench(process: Command) -> Command:
-    """Modules that a run imports stay in its process."""
-    return process
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "helper.py").write_text("SIGN = 1.0\n")
-    (tmp_path / "t.jsonl").write_bytes(TRACE)
-    return tmp_path
+def folder(own_modules: Path) -> Path:
+    (own_modules / "mine.py").write_text(MINE)
+    (own_modules / "helper.py").write_text("SIGN = 1.0\n")
+    (own_modules / "t.jsonl").write_bytes(TRACE)
+    return own_modules
 
 
 ASKED = ("--trace", "t.jsonl", "--capacity", "4")
@@ -103,12 +97,12 @@ def test_admission_and_prefix_by_place_too(cells: Cells, folder: Path) -> None:
 
 
 @pytest.mark.scenario("F35")
-def test_a_kept_cell_is_of_the_files_content(bench: Command, folder: Path) -> None:
-    """Its own, and that of the modules beside it."""
+def test_a_kept_cell_is_of_the_files_content(process: Command, folder: Path) -> None:
+    """Its own, and that of the modules beside it, which a process imports once."""
     names = ("./mine.py:Lru", "mine.py:Mine")
 
     def reused() -> str:
-        done = bench(
+        done = process(
             "run", *ASKED, "--policy", ",".join(names), "--format", "json", "--out", "kept"
         )
         assert done.returncode == 0, done.stderr

@@ -24,11 +24,12 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 
 class Module(NamedTuple):
-    """One file: what it defines, what it takes from where, whether all of it may skip."""
+    """One file: what it defines, what it takes from where, whether all or some of it may skip."""
 
     definitions: dict[str, Definition]
     imported: dict[str, tuple[Path, str]]
     skips: bool
+    may_skip: bool
 
 
 def optional(files: list[Path], root: Path) -> set[tuple[Path, str]]:
@@ -38,7 +39,7 @@ def optional(files: list[Path], root: Path) -> set[tuple[Path, str]]:
         (path, name)
         for path, module in modules.items()
         for name, node in module.definitions.items()
-        if name not in TOOLS and (module.skips or skips(node))
+        if name not in TOOLS and (module.skips or (module.may_skip and skips(node)))
     }
     uses = {
         (path, name): set(used(path, module, node, modules))
@@ -52,7 +53,9 @@ def optional(files: list[Path], root: Path) -> set[tuple[Path, str]]:
 
 
 def read(path: Path, root: Path) -> Module:
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    tree = ast.parse(text)
+    may_skip = any(word in text for word in LAST)
     definitions = {node.name: node for node in tree.body if isinstance(node, Definition)}
     imported: dict[str, tuple[Path, str]] = {}
     for node in tree.body:
@@ -71,7 +74,7 @@ def read(path: Path, root: Path) -> Module:
                 file = folder.joinpath(*parts, "__init__.py")
             imported[name.asname or name.name] = file, name.name
     rest = [node for node in tree.body if not isinstance(node, Definition)]
-    return Module(definitions, imported, any(skips(node) for node in rest))
+    return Module(definitions, imported, may_skip and any(map(skips, rest)), may_skip)
 
 
 def skips(node: ast.AST) -> bool:

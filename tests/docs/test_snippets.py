@@ -33,10 +33,15 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+
+from kvframe.bench.policies import DEFAULT
+from kvframe.cli import main
 
 from .pages import Block, Command, blocks, commands, make_targets, matches
 
@@ -45,7 +50,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Its commands need an environment of their own, and are run there: test_tutorial.py.
 TUTORIAL = ROOT / "docs" / "tutorial" / "your-first-policy.md"
 PAGES.remove(TUTORIAL)
-RUN = {"kvframe", "python"}
 LEFT_OUT = {"cargo", "cd", "git", "pip", "source", "uv"}
 
 
@@ -54,6 +58,48 @@ def test_a_reader_sees_what_a_file_is_called(page: Path) -> None:
     text = page.read_text()
     seen = re.sub(r"<!--.*?-->", "", text)
     assert not [one.file for one in blocks(text) if one.file and Path(one.file).name not in seen]
+
+
+def kvframe_here(words: list[str], path: list[str]) -> tuple[int, str]:
+    """Exit code and output of ``kvframe``, run in this process and the current folder.
+
+    That its script is installed and starts is tried in tests/bench and tests/config.
+    """
+    if words == ["bench"]:
+        done = first_command()
+    else:
+        sys.path[:0] = [folder for folder in path if folder not in sys.path]
+        done = invoked(words)
+    return done.exit_code, done.output
+
+
+def invoked(words: list[str]) -> Result:
+    return CliRunner().invoke(
+        main, words, env={"COLUMNS": "120"}, prog_name="kvframe", catch_exceptions=False
+    )
+
+
+@cache
+def first_command() -> Result:
+    """``kvframe bench``, which reads nothing of a page's: every page shows the same run."""
+    return invoked(["bench"])
+
+
+def python(words: list[str], path: list[str]) -> tuple[int, str]:
+    """Exit code and output of ``python``, in the current folder."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "COLUMNS": "120", "PYTHONPATH": os.pathsep.join(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+RUN = {"kvframe": kvframe_here, "python": python}
 
 
 class Page:
@@ -122,22 +168,10 @@ class Page:
         if words[0] in LEFT_OUT:
             return
         assert words[0] in RUN, f"{place}: not known how to run this"
-        tools = Path(sys.executable).parent
-        done = subprocess.run(
-            [tools / words[0], *words[1:]],
-            cwd=self.folder,
-            env={**os.environ, "COLUMNS": "120", "PYTHONPATH": os.pathsep.join(self.path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == command.exit_code, f"{place}: {done.returncode}\n{done.stdout}"
+        code, printed = RUN[words[0]](words[1:], self.path)
+        assert code == command.exit_code, f"{place}: {code}\n{printed}"
         if command.output:
-            assert matches(command.output, done.stdout), self.differs(
-                command.output, done.stdout, block
-            )
+            assert matches(command.output, printed), self.differs(command.output, printed, block)
 
     def differs(self, shown: str, printed: str, block: Block) -> str:
         return f"{self.name}:{block.line} shows\n{shown}\nand it is\n{printed}"
@@ -161,13 +195,11 @@ def logging_as_before() -> Iterator[None]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(own_modules: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The page's folder: current, and modules written there can be imported till the test ends."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    for module in set(sys.modules):
-        monkeypatch.setitem(sys.modules, module, sys.modules[module])
-    return tmp_path
+    monkeypatch.chdir(own_modules)
+    sys.path.insert(0, str(own_modules))
+    return own_modules
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -182,6 +214,25 @@ def test_the_first_screen_can_be_run() -> None:
     assert [text for text in told if text.startswith("make")][:2] == ["make bench", "make test"]
     assert any(b.language == "toml" and b.file for b in found)
     assert any(b.language == "python" for b in found)
+
+
+def test_the_first_command_ends_with_the_answer() -> None:
+    done = first_command()
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 100
+    text = " ".join(done.stdout.split())
+    assert "asked which policy would have served conversation best? 12,031 requests" in text
+    assert re.search(r"answer mq is better than lru by \S+ \[\S+ \S+\] points on the mean", text)
+    assert "doubt 95% intervals by 2,000 paired resamplings of 12,031 requests" in text
+    table = [line.split() for line in lines]
+    sizes = ["1,000", "2,000", "4,000", "8,000", "16,000", "32,000"]
+    head = table.index(["token", "hit,", "%", *sizes])
+    names = [row[0] for row in table[head + 1 : head + 2 + len(DEFAULT)]]
+    assert sorted(names) == sorted([*DEFAULT, "infinite"])
+    assert names[0] == "mq"
+    assert names[-2:] == ["opt", "infinite"]
 
 
 GOOD = """

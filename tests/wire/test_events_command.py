@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from kvframe import TraceError
 from kvframe.bench import traces
+from kvframe.cli import main
 from kvframe.traces.recorded import rows
 from kvframe.wire import Announcer, BlockRemoved, BlockStored, Event, Publisher, encode
 from kvframe.wire.recording import Recorder, is_recording, recorded
@@ -25,11 +27,9 @@ from .traffic import BLOCK, Traffic
 ANY = "tcp://127.0.0.1:*"
 
 
-def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kvframe", "events", *args]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=120, check=False
-    )
+def run(*args: str, stdin: str = "") -> Result:
+    """``kvframe events``, in this process."""
+    return CliRunner().invoke(main, ["events", *args], input=stdin, prog_name="kvframe")
 
 
 def announced(traffic: Traffic, publisher: Publisher, requests: int) -> str:
@@ -67,7 +67,7 @@ def test_index_answers_prompts_on_standard_input() -> None:
         has = traffic.kv.lookup([*prompt, 1_000_000]).tokens // BLOCK
         assert answer.get("0", {"gpu": 0})["gpu"] == has
     assert " 0 missed, 0 resets" in done.stderr
-    assert (wrong.returncode, wrong.stderr.count("<stdin>:1:")) == (2, 1)
+    assert (wrong.exit_code, wrong.stderr.count("<stdin>:1:")) == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["run.kvevents", "run.kvevents.gz"])
@@ -79,9 +79,9 @@ def test_a_recording_is_a_trace(tmp_path: Path, name: str) -> None:
         total = publisher.counts().published
         done = run("record", str(file), ends, "--count", str(total))
         again = run("record", str(file), ends, "--count", "1")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert done.stderr == f"wrote {file}: {total} batches\n"
-    assert (again.returncode, "File exists" in again.stderr) == (2, True)
+    assert (again.exit_code, "File exists" in again.stderr) == (2, True)
     assert os.stat(file).st_mode & 0o77 == 0
     source = traces.load(str(file))
     assert source.time_unit == "ms"
@@ -89,14 +89,8 @@ def test_a_recording_is_a_trace(tmp_path: Path, name: str) -> None:
     # Nothing was evicted, so each distinct block of a prompt was stored, and got an id, once.
     blocks = {tuple(p[: at + BLOCK]) for p in served(traffic) for at in full(p)}
     assert {at for row in found for at in row["hash_ids"]} == set(range(len(blocks)))
-    bench = subprocess.run(
-        [sys.executable, "-m", "kvframe", "bench", "run", "--trace", str(file), "--policy", "lru"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert bench.returncode == 0, bench.stderr
+    bench = CliRunner().invoke(main, ["bench", "run", "--trace", str(file), "--policy", "lru"])
+    assert bench.exit_code == 0, bench.stderr
 
 
 def test_a_recording_says_that_nothing_comes_and_ends_when_it_is_interrupted(
