@@ -65,12 +65,18 @@ def settled(engine: Engine, seed: int) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "fallback"])
-def test_an_eviction_policy_that_fails(known: Known, on_error: Any) -> None:
-    table = EvictionConfig(policy="moody", on_error=on_error)
-    engine = Engine([host(4, eviction=table)], registry=known)
+@pytest.mark.parametrize("policy", [Moody, Choosy])
+def test_a_policy_that_fails(known: Known, policy: Any, on_error: Any) -> None:
+    """Of eviction with a full tier, of admission with room in it."""
+    if policy is Moody:
+        tier = host(4, eviction=EvictionConfig(policy="moody", on_error=on_error))
+    else:
+        tier = host(16, admission=TierAdmissionConfig(policy="choosy", on_error=on_error))
+    engine = Engine([tier], registry=known)
     settled(engine, 1)
-    settled(engine, 2)
-    Moody.fails = True
+    if policy is Moody:
+        settled(engine, 2)
+    policy.fails = True
     if on_error == "raise":
         with pytest.raises(PolicyError, match="not now"):
             engine.run(text(3, 9))
@@ -79,32 +85,11 @@ def test_an_eviction_policy_that_fails(known: Known, on_error: Any) -> None:
             warnings.simplefilter("ignore")
             settled(engine, 3)
         assert engine.tiers.lookup(text(3, 9)).tiers["host"] == 8
-    Moody.fails = False
+    policy.fails = False
     engine.settle()
     engine.kv.check_integrity()
     settled(engine, 4)
     assert engine.tiers.lookup(text(4, 9)).tiers["host"] == 8
-
-
-@pytest.mark.parametrize("on_error", ["raise", "fallback"])
-def test_an_admission_policy_that_fails(known: Known, on_error: Any) -> None:
-    table = TierAdmissionConfig(policy="choosy", on_error=on_error)
-    engine = Engine([host(16, admission=table)], registry=known)
-    settled(engine, 1)
-    Choosy.fails = True
-    if on_error == "raise":
-        with pytest.raises(PolicyError, match="not now"):
-            engine.run(text(2, 9))
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            settled(engine, 2)
-        assert engine.tiers.lookup(text(2, 9)).tiers["host"] == 8
-    Choosy.fails = False
-    engine.settle()
-    engine.kv.check_integrity()
-    settled(engine, 3)
-    assert engine.tiers.lookup(text(3, 9)).tiers["host"] == 8
 
 
 @pytest.mark.parametrize(("window", "most"), [(2, 2), (0, 8), (None, 8)])
