@@ -37,6 +37,12 @@ impl Key {
         fold(self.0 as u64 ^ 0x9E37_79B9_7F4A_7C15, (self.0 >> 64) as u64 ^ 0xC2B2_AE3D_27D4_EB4F)
     }
 
+    /// The number of a key that has one: its lowest 32 bits.
+    #[inline]
+    pub fn number(self) -> usize {
+        self.0 as u32 as usize
+    }
+
     /// The key of a block whose name, of any length, the caller has.
     pub fn of_name(name: &[u8]) -> Self {
         Self(xxh3_128(name))

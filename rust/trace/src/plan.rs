@@ -63,12 +63,22 @@ impl ReplayPlan {
         })
     }
 
-    /// Adds the keys of these nodes.
-    pub(crate) fn extend_keys(&self, nodes: &[u32], keys: &mut Vec<Key>) {
+    /// Adds the keys of these nodes, a chain.
+    pub(crate) fn extend_keys(&self, mut nodes: &[u32], keys: &mut Vec<Key>) {
         if self.keys.is_empty() {
-            keys.extend(nodes.iter().map(|&node| node_key(node)));
-        } else {
-            keys.extend(nodes.iter().map(|&node| self.keys[node as usize]));
+            return keys.extend(nodes.iter().map(|&node| node_key(node)));
+        }
+        keys.reserve(nodes.len());
+        while let Some(&node) = nodes.first() {
+            let node = node as usize;
+            // Numbers rise along a chain: eight that end seven behind the first are all those between.
+            if nodes.get(7).is_some_and(|&eighth| eighth as usize == node + 7) {
+                keys.extend_from_slice(&self.keys[node..node + 8]);
+                nodes = &nodes[8..];
+            } else {
+                keys.push(self.keys[node]);
+                nodes = &nodes[1..];
+            }
         }
     }
 }

@@ -131,7 +131,8 @@ impl Host for SilentHost {}
 /// How often a replay looks whether it should stop: requests.
 const PATIENCE: usize = 256;
 
-/// The key that stands for a prefix node: its number, spread over 128 bits (a bijection).
+/// The key that stands for a prefix node: its number, spread over 128 bits (a bijection). The number is that
+/// of the key, too ([`Key::number`]).
 #[must_use]
 pub fn node_key(node: u32) -> Key {
     let mut x = u64::from(node) + 1;
@@ -199,6 +200,9 @@ impl<'a> PreparedTrace<'a> {
         host: &mut dyn Host,
     ) -> Result<Option<Outcome>, Error> {
         let start = Instant::now();
+        if !self.plan.keys.is_empty() {
+            manager.number_keys(self.plan.keys.len() as u32);
+        }
         let mut outcome = match self.mode {
             Mode::Timed => {
                 let as_told = (FixedRates::default(), 1.0);

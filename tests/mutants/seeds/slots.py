@@ -64,8 +64,10 @@ MUTANTS = (
         "                let copies = self.copies.entry(key).or_default();\n"
         "                copies.extend([place(first), place(block)]);\n"
         "                self.more += 1;\n"
-        "                *entry.get_mut() = place(first).min(place(block)).1;\n",
-        "                *entry.get_mut() = block;\n",
+        "                if place(block) < place(first) {\n"
+        "                    self.table.replace(pool, key, block);\n"
+        "                }\n",
+        "                self.table.replace(pool, key, block);\n",
         "with the second copy of a block, the first is lost as well",
         ("SA-B7",),
     ),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::hash_table::Entry;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 
 use super::mirror::{Changes, Mirror};
+use super::table::Table;
 use crate::hash::{HashAlgo, Key};
 use crate::pool::{BlockId, Pool, State};
 
@@ -13,7 +13,7 @@ use crate::pool::{BlockId, Pool, State};
 #[derive(Debug)]
 pub struct HashIndex {
     /// One block for each key: the first of its copies, if the key has several.
-    table: HashTable<BlockId>,
+    table: Table,
     /// All copies of the keys that have several. They are kept outside the table, because entries with equal
     /// keys collide there.
     copies: HashMap<Key, BTreeSet<(u64, BlockId)>>,
@@ -64,7 +64,7 @@ impl HashIndex {
             links: Vec::new(),
             tokens: Vec::new(),
         });
-        let table = HashTable::with_capacity(capacity.min(1 << 20) as usize);
+        let table = Table::hashed(capacity.min(1 << 20) as usize);
         Self { table, copies: HashMap::new(), ages: None, more: 0, verify, mirror: None }
     }
 
@@ -75,6 +75,19 @@ impl HashIndex {
         self
     }
 
+    /// From now on, all keys are [numbered](Key::number) below `count`: they are found without hashing. The
+    /// caller: has stored nothing yet, and gives each key a number of its own.
+    pub fn number(&mut self, count: u32) {
+        debug_assert!(self.is_empty());
+        self.table = Table::numbered(count);
+    }
+
+    /// By number, the block that is found, where keys are numbered.
+    #[inline]
+    pub fn numbered(&self) -> Option<&[BlockId]> {
+        self.table.column()
+    }
+
     /// Whether lookups should bring a [`Proof`].
     pub fn wants_proof(&self) -> bool {
         self.verify.is_some()
@@ -83,9 +96,9 @@ impl HashIndex {
     /// A block under `key`, checked against `proof` where the hash is not cryptographic.
     #[inline]
     pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {
-        match self.table.find(key.mixed(), |&b| pool.key(b) == key) {
+        match self.table.find(pool, key) {
             None => KeyMatch::Nothing,
-            Some(&block) => match (&self.verify, proof) {
+            Some(block) => match (&self.verify, proof) {
                 (Some(witness), Some(proof)) if !witness.vouches(block, proof) => {
                     KeyMatch::Collision
                 }
@@ -101,23 +114,15 @@ impl HashIndex {
         if self.wants_proof() || self.ages.is_some() {
             return 0;
         }
-        let hasher = |&b: &BlockId| pool.key(b).mixed();
-        let mut stored = 0;
-        for (&block, &key) in blocks.iter().zip(keys) {
-            match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
-                Entry::Vacant(entry) => drop(entry.insert(block)),
-                Entry::Occupied(_) => break,
-            }
-            stored += 1;
-        }
+        let stored = self.table.enter_all(pool, blocks, keys);
         if let Some(mirror) = &mut self.mirror {
             blocks[..stored].iter().for_each(|&block| mirror.touch(block));
         }
         stored
     }
 
-    /// Makes `block` findable under `key`, beside a copy that is there already; in one probe. The
-    /// pool's column has to say `key` by the next call.
+    /// Makes `block` findable under `key`, beside a copy that is there already. The pool's
+    /// column has to say `key` by the next call.
     #[inline]
     pub fn store(
         &mut self,
@@ -126,17 +131,12 @@ impl HashIndex {
         key: Key,
         proof: Option<Proof<'_>>,
     ) -> KeyMatch {
-        let hasher = |&b: &BlockId| pool.key(b).mixed();
         if let Some(ages) = &mut self.ages {
             ages.came(block);
         }
-        let found = match self.table.entry(key.mixed(), |&b| pool.key(b) == key, hasher) {
-            Entry::Vacant(entry) => {
-                entry.insert(block);
-                KeyMatch::Nothing
-            }
-            Entry::Occupied(mut entry) => {
-                let first = *entry.get();
+        let found = match self.table.enter(pool, key, block) {
+            None => KeyMatch::Nothing,
+            Some(first) => {
                 if let (Some(witness), Some(proof)) = (&self.verify, proof)
                     && !witness.vouches(first, proof)
                 {
@@ -146,7 +146,9 @@ impl HashIndex {
                 let copies = self.copies.entry(key).or_default();
                 copies.extend([place(first), place(block)]);
                 self.more += 1;
-                *entry.get_mut() = place(first).min(place(block)).1;
+                if place(block) < place(first) {
+                    self.table.replace(pool, key, block);
+                }
                 KeyMatch::Block(first)
             }
         };
@@ -169,10 +171,7 @@ impl HashIndex {
         if self.more > 0 && pool.is_duplicated(block) && self.copies.contains_key(&key) {
             return self.remove_copy(pool, block, key);
         }
-        self.table
-            .find_entry(key.mixed(), |&b| b == block)
-            .map(hashbrown::hash_table::OccupiedEntry::remove)
-            .is_ok()
+        self.table.remove(key, block)
     }
 
     /// Takes `block` out, one of several copies.
@@ -183,10 +182,8 @@ impl HashIndex {
             return false;
         }
         self.more -= 1;
-        if let Some(&(_, first)) = copies.first()
-            && let Some(entry) = self.table.find_mut(key.mixed(), |&b| pool.key(b) == key)
-        {
-            *entry = first;
+        if let Some(&(_, first)) = copies.first() {
+            self.table.replace(pool, key, first);
         }
         if copies.len() == 1 {
             self.copies.remove(&key);
@@ -226,14 +223,14 @@ impl HashIndex {
 
     /// Whether nothing is findable.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.len() == 0
     }
 
     /// Every findable block, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         let more =
             self.copies.values().flat_map(|copies| copies.iter().skip(1).map(|&(_, copy)| copy));
-        self.table.iter().copied().chain(more)
+        self.table.blocks().chain(more)
     }
 }
 

@@ -3,6 +3,7 @@
 mod hash;
 mod mirror;
 pub mod radix;
+mod table;
 
 pub use hash::{HashIndex, KeyMatch, Proof};
 pub use mirror::Changes;
@@ -79,6 +80,15 @@ impl Index {
         match self {
             Self::Hash(_) => None,
             Self::Radix(radix) => Some(radix),
+        }
+    }
+
+    /// By number, the block that is found, where keys are [numbered](HashIndex::number).
+    #[inline]
+    pub fn numbered(&self) -> Option<&[BlockId]> {
+        match self {
+            Self::Hash(hash) => hash.numbered(),
+            Self::Radix(_) => None,
         }
     }
 

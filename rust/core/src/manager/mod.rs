@@ -204,6 +204,17 @@ impl Manager {
         self.transfers.take_plan(&mut self.store)
     }
 
+    /// From now on, all keys are [numbered](Key::number) below `count`, and found by their number: a replay knows
+    /// every block beforehand. The caller: gives requests as keys, each key with a number of its own. What is
+    /// found is the same; nothing changes where keys alone do not name blocks, or some are findable already.
+    pub fn number_keys(&mut self, count: u32) {
+        let plain = self.options.groups.len() == 1 && !self.options.partial_hits;
+        let index = self.store.index();
+        if plain && index.takes_keys() && !index.wants_proof() && index.is_empty() {
+            self.store.number_keys(count);
+        }
+    }
+
     fn block_size(&self) -> u32 {
         self.options.block_size
     }

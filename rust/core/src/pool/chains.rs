@@ -88,6 +88,33 @@ impl Pool {
         out.truncate(start + found);
     }
 
+    /// Follows `keys` from `block` down its children, where `column` says by number which block is found under
+    /// a key; appends those to `out`.
+    #[inline(never)]
+    pub fn follow_numbers(
+        &self,
+        block: BlockId,
+        keys: &[Key],
+        column: &[BlockId],
+        out: &mut Vec<BlockId>,
+    ) {
+        let blocks = &self.blocks[..];
+        let start = out.len();
+        out.resize(start + keys.len(), NIL);
+        let (mut above, mut found) = (block, 0);
+        for (slot, key) in out[start..].iter_mut().zip(keys) {
+            let child = column.get(key.number()).copied().unwrap_or(NIL);
+            // NIL is no index; only a findable block has a parent.
+            match blocks.get(child as usize) {
+                Some(b) if b.parent == above => *slot = child,
+                _ => break,
+            }
+            found += 1;
+            above = child;
+        }
+        out.truncate(start + found);
+    }
+
     /// How many of `blocks`, which are findable, owned or `NIL`, are cached.
     #[inline(never)]
     pub fn count_cached(&self, blocks: &[BlockId]) -> usize {

@@ -110,6 +110,13 @@ impl Store {
         self.origins.used(blocks, session);
     }
 
+    /// From now on, all keys are numbered below `count`.
+    pub(crate) fn number_keys(&mut self, count: u32) {
+        if let Index::Hash(index) = &mut self.index {
+            index.number(count);
+        }
+    }
+
     /// From now on, an index outside is told what changes.
     pub(crate) fn mirror(&mut self) {
         if let Index::Hash(index) = &mut self.index {

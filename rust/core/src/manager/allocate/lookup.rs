@@ -287,7 +287,14 @@ impl Manager {
                     && self.layout.groups()[0].units == 1
                     && !self.store.index().wants_proof() =>
             {
-                self.pool().follow_children(last, &wanted.keys[from..count], found);
+                let keys = &wanted.keys[from..count];
+                let column = self.store.index().numbered();
+                // Of several copies, the one that goes on as the blocks before it is wanted.
+                if let Some(column) = column.filter(|_| !self.store.has_copies()) {
+                    self.pool().follow_numbers(last, keys, column, found);
+                } else {
+                    self.pool().follow_children(last, keys, found);
+                }
             }
             _ => {}
         }

@@ -12,6 +12,12 @@ pub trait Rank: Send {
     fn insert(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
     /// An allocation found it.
     fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, view: View<'_>);
+    /// An allocation found all of `blocks`.
+    fn hit_all(&mut self, blocks: &[BlockId], access: Access<'_>, view: View<'_>) {
+        for (i, &block) in blocks.iter().enumerate() {
+            self.hit(block, BlockAccess { access: &access, i }, view);
+        }
+    }
     /// It got an owner, free or cached as it was.
     fn acquire(&mut self, _block: BlockId) {}
     /// Its last owner left.
@@ -113,9 +119,7 @@ impl<R: Rank> Eviction for RankOrder<R> {
             }
         }
         // With an owner none of them is in the heap, so none has to move there.
-        for (i, &block) in blocks.iter().enumerate() {
-            self.policy.hit(block, BlockAccess { access: &access, i }, view);
-        }
+        self.policy.hit_all(blocks, access, view);
     }
 
     fn release(&mut self, blocks: &[BlockId], view: View<'_>) {

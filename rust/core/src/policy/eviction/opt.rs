@@ -4,7 +4,7 @@
 //! the rule is optimal for blocks of equal cost.
 
 use crate::policy::adapters::rank_order::pack;
-use crate::policy::{BlockAccess, NEVER, Rank, View, grow};
+use crate::policy::{Access, BlockAccess, NEVER, Rank, View, grow};
 use crate::pool::BlockId;
 
 /// Next use a block. With `BYPASS`, a block that is used later than its would-be victim stays out.
@@ -30,6 +30,16 @@ impl<const BYPASS: bool> Rank for Belady<BYPASS> {
 
     fn hit(&mut self, block: BlockId, touch: BlockAccess<'_>, _: View<'_>) {
         self.next[block as usize] = touch.next();
+    }
+
+    fn hit_all(&mut self, blocks: &[BlockId], access: Access<'_>, _: View<'_>) {
+        let (told, untold) = blocks.split_at(blocks.len().min(access.next_use.len()));
+        for (&block, &next) in told.iter().zip(access.next_use) {
+            self.next[block as usize] = next;
+        }
+        for &block in untold {
+            self.next[block as usize] = NEVER;
+        }
     }
 
     fn release(&mut self, _: BlockId, _: View<'_>) {}
