@@ -1,6 +1,6 @@
 //! Where cached blocks stand: a list for each class of each retention priority, the one idle longest first.
 
-use super::CLASSES;
+use super::ROOM;
 use super::chains::Chains;
 use crate::policy::grow;
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -92,6 +92,12 @@ impl Column {
     }
 }
 
+/// Where the list of a class stands in its band.
+#[inline]
+fn slot(class: u8) -> usize {
+    class as usize % ROOM
+}
+
 #[derive(Debug, Clone, Copy)]
 struct List {
     first: BlockId,
@@ -102,7 +108,7 @@ struct List {
 #[derive(Debug, Clone)]
 struct Band {
     priority: u8,
-    lists: [List; CLASSES],
+    lists: [List; ROOM],
     /// A bit for each list that has a block.
     filled: u64,
     /// A bit for each list whose first block is another than when it was asked for last.
@@ -119,46 +125,54 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    #[inline]
     pub fn column(&self, block: BlockId) -> &Column {
         &self.columns[block as usize]
     }
 
     /// What is known of `block` from now on; it has an owner.
+    #[inline]
     pub fn enter(&mut self, block: BlockId, column: Column) {
         grow(&mut self.columns, block, EMPTY);
         self.columns[block as usize] = column;
     }
 
     /// Notes a use of `block`, and its class from now on.
+    #[inline]
     pub fn find(&mut self, block: BlockId, class: u8, time: u64) {
-        let listed = self.columns[block as usize].place() == Place::Listed;
-        if listed {
-            self.leave(block);
-        }
         let column = &mut self.columns[block as usize];
+        if column.place() == Place::Listed {
+            return self.find_listed(block, class, time);
+        }
         column.find(time);
         column.class = class;
-        let band = column.band;
-        if listed {
-            self.join(block, band);
-        }
     }
 
+    /// The same of a block without an owner: a copy of it was computed.
+    #[cold]
+    fn find_listed(&mut self, block: BlockId, class: u8, time: u64) {
+        self.leave(block);
+        self.find(block, class, time);
+        self.join(block, self.columns[block as usize].band);
+    }
+
+    #[inline]
     fn band(&mut self, priority: u8) -> &mut Band {
         // Mostly there is one.
-        if self.bands.first().is_some_and(|band| band.priority == priority) {
-            return &mut self.bands[0];
-        }
-        let at = match self.bands.binary_search_by_key(&priority, |band| band.priority) {
-            Ok(at) => at,
-            Err(at) => {
-                let none = List { first: NIL, last: NIL };
-                let band = Band { priority, lists: [none; CLASSES], filled: 0, changed: 0 };
-                self.bands.insert(at, band);
-                at
-            }
-        };
+        let leads = self.bands.first().is_some_and(|band| band.priority == priority);
+        let at = if leads { 0 } else { self.place_of(priority) };
         &mut self.bands[at]
+    }
+
+    /// Where the band of a priority is; makes it, if there is none.
+    #[cold]
+    fn place_of(&mut self, priority: u8) -> usize {
+        self.bands.binary_search_by_key(&priority, |band| band.priority).unwrap_or_else(|at| {
+            let none = List { first: NIL, last: NIL };
+            let band = Band { priority, lists: [none; ROOM], filled: 0, changed: 0 };
+            self.bands.insert(at, band);
+            at
+        })
     }
 
     /// Puts `block` last in the list of its class and of this priority.
@@ -193,9 +207,10 @@ impl Lists {
     /// The last block of the list that `block` belongs into.
     fn last(&mut self, block: BlockId, priority: u8) -> BlockId {
         let class = self.columns[block as usize].class;
-        self.band(priority).lists[class as usize].last
+        self.band(priority).lists[slot(class)].last
     }
 
+    #[inline]
     fn append(&mut self, block: BlockId, before: BlockId, priority: u8) {
         if before != NIL {
             self.columns[before as usize].after = block;
@@ -208,7 +223,7 @@ impl Lists {
     /// A list that ended with `before` ends with `last` now.
     fn end_at(&mut self, class: u8, priority: u8, last: BlockId, before: BlockId) {
         if before != NIL {
-            self.band(priority).lists[class as usize].last = last;
+            self.band(priority).lists[slot(class)].last = last;
             return;
         }
         let mut first = last;
@@ -216,7 +231,7 @@ impl Lists {
             first = self.columns[first as usize].before;
         }
         let band = self.band(priority);
-        band.lists[class as usize] = List { first, last };
+        band.lists[slot(class)] = List { first, last };
         band.filled |= 1 << class;
         band.changed |= 1 << class;
     }
@@ -229,7 +244,7 @@ impl Lists {
         let class = self.columns[block as usize].class;
         let band = self.band(priority);
         band.changed |= 1 << class;
-        let list = &mut band.lists[class as usize];
+        let list = &mut band.lists[slot(class)];
         let after = std::mem::replace(&mut list.first, block);
         if after == NIL {
             list.last = block;
@@ -258,6 +273,7 @@ impl Lists {
     }
 
     /// Takes `block` out of its list, if it is in one.
+    #[inline]
     pub fn leave(&mut self, block: BlockId) {
         let column = &mut self.columns[block as usize];
         let place = column.place();
@@ -292,6 +308,7 @@ impl Lists {
     }
 
     /// Joins what stands before and after blocks that leave.
+    #[inline]
     fn close(&mut self, before: BlockId, after: BlockId, class: u8, band: u8) {
         if before != NIL {
             self.columns[before as usize].after = after;
@@ -303,7 +320,7 @@ impl Lists {
             return;
         }
         let band = self.band(band);
-        let list = &mut band.lists[class as usize];
+        let list = &mut band.lists[slot(class)];
         if after == NIL {
             list.last = before;
         }
@@ -332,19 +349,29 @@ impl Lists {
         chains: &Chains,
         pool: &Pool,
     ) -> Option<BlockId> {
-        loop {
-            let block = self.bands.get(at)?.lists[class].first;
-            if block == NIL {
-                return None;
-            }
+        let band = self.bands.get_mut(at)?;
+        let list = &mut band.lists[class % ROOM];
+        let mut block = list.first;
+        while block != NIL {
             // A caller that counts an owner for a while knows that it is named nevertheless.
             let leaf = pool.children(block) == 0 && chains.is_end(block);
             if leaf || pool.state(block) != State::Cached {
-                return Some(block);
+                break;
             }
-            self.leave(block);
-            self.columns[block as usize].set_place(Place::Parked);
+            let column = &mut self.columns[block as usize];
+            column.set_place(Place::Parked);
+            block = column.after;
         }
+        if block != list.first {
+            list.first = block;
+            if block == NIL {
+                list.last = NIL;
+                band.filled &= !(1 << class);
+            } else {
+                self.columns[block as usize].before = NIL;
+            }
+        }
+        (block != NIL).then_some(block)
     }
 
     /// The lists of band `at` whose first block is another than at the last call, a bit each.

@@ -49,6 +49,8 @@ const DEPTHS: usize = 4;
 /// Those used as often stand side by side.
 const FAMILY: usize = GENERATIONS * DEPTHS;
 const CLASSES: usize = USES * FAMILY;
+/// Room for so many, a power of two.
+const ROOM: usize = CLASSES.next_power_of_two();
 
 /// Departed blocks that are remembered at the most, 8 bytes each.
 const MOST_WATCHED: usize = 1 << 22;
@@ -85,7 +87,8 @@ pub struct Tuning {
     pub start: u32,
     /// While it begins, when there is most to learn, they are this part of all victims.
     pub first: u64,
-    /// Waits of one block in so many are counted, from [`Tuning::few`] blocks on; their keys say which.
+    /// Waits of one block in so many, a power of two, are counted, from [`Tuning::few`] blocks on; their
+    /// keys say which.
     pub share: u32,
     /// Among fewer blocks every wait is counted.
     pub few: u32,
@@ -192,15 +195,20 @@ impl Foresight {
     }
 
     /// An operation: its accesses have one time.
+    #[inline]
     fn begin(&mut self, view: View<'_>) {
-        if self.tick == view.now {
-            return;
+        if self.tick != view.now {
+            self.begin_at(view);
         }
+    }
+
+    fn begin_at(&mut self, view: View<'_>) {
         self.tick = view.now;
         self.time = self.accesses.min(LATEST);
         let capacity = view.pool.usable();
         if self.share == 0 {
-            self.share = if capacity < self.tuning.few { 1 } else { self.tuning.share };
+            let share = self.tuning.share.next_power_of_two();
+            self.share = if capacity < self.tuning.few { 1 } else { share };
         }
         let epoch = (capacity / self.tuning.epoch).max(EPOCH_LEAST);
         if self.time - self.idle.start() >= u64::from(epoch) && self.idle.turn(self.time) {
@@ -231,8 +239,9 @@ impl Foresight {
         }
     }
 
+    #[inline]
     fn is_counted(&self, tag: u16) -> bool {
-        u32::from(tag).is_multiple_of(self.share)
+        u32::from(tag) & (self.share - 1) == 0
     }
 
     /// What departed is watched no longer.
@@ -254,13 +263,9 @@ impl Foresight {
         (log(uses - 1, self.tuning.uses.min(USES)) * FAMILY) as u8
     }
 
-    /// What `block` follows; where none is told, the block that was used just before it, if it stands
-    /// just before it in the prompt.
-    fn parent(&self, block: BlockId, pool: &Pool) -> BlockId {
-        let told = pool.parent(block);
-        if told != NIL || !self.chains.is_on {
-            return told;
-        }
+    /// What `block` follows, where it is not told: the block that was used just before it, if it stands just
+    /// before it in the prompt.
+    fn infer_parent(&self, block: BlockId, pool: &Pool) -> BlockId {
         let before = |&last: &BlockId| pool.is_findable(last) && is_next(last, block, pool);
         self.last.filter(before).unwrap_or(NIL)
     }
@@ -275,16 +280,21 @@ impl Foresight {
         turns.min(self.tuning.generations.min(GENERATIONS) - 1)
     }
 
-    /// Learns a little, if it is time.
+    /// A victim is wanted: learns a little, if it is time.
+    #[inline]
     fn learn(&mut self, capacity: u32) {
         self.victims += 1;
         if self.victims == 1 {
             self.due = capacity / self.tuning.start;
         }
-        if self.due > 0 {
-            self.due -= 1;
-            return;
+        match self.due.checked_sub(1) {
+            Some(left) => self.due = left,
+            None => self.refresh(capacity),
         }
+    }
+
+    #[inline(never)]
+    fn refresh(&mut self, capacity: u32) {
         let apart = (capacity / self.tuning.refresh / USES as u32).max(self.tuning.least);
         // While it begins there is most to learn, and little to go through: all families at once.
         let so_far = self.victims / self.tuning.first;
@@ -340,34 +350,45 @@ impl Eviction for Foresight {
 
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
+        let depths = self.tuning.depths.min(DEPTHS);
+        let (mut new, mut counted_new) = (0, 0);
+        // The block before it, and the turns that built its prefix.
+        let (mut before, mut turns) = (NIL, 0);
         for &block in blocks {
-            let parent = self.parent(block, view.pool);
-            self.last = Some(block);
-            let (mut uses, mut before) = (1, None);
-            // A block leaves before its parent does, and is forgotten before it.
-            let key = view.pool.key(block);
             let told = view.pool.parent(block);
+            let guessed = told == NIL && self.chains.is_on;
+            let parent = if guessed { self.infer_parent(block, view.pool) } else { told };
+            self.last = Some(block);
+            // A block leaves before its parent does, and is forgotten before it.
             let follows = self.unknown == (view.now, told) && told != NIL;
-            let gone = if follows { None } else { self.departed.take(key) };
-            let counted = self.is_counted(key.mixed() as u16);
-            match gone {
-                None => self.unknown = (view.now, block),
-                Some(gone) => {
-                    if counted {
-                        self.end(Wait { class: gone.class, time: gone.time }, true, 1);
-                    }
-                    uses = (gone.uses + 1).min(lists::MOST_USES);
-                    before = Some(gone.time);
+            let mixed = view.pool.key(block).mixed();
+            let gone = if follows { None } else { self.departed.take(mixed) };
+            let counted = self.is_counted(mixed as u16);
+            let uses = gone.map_or(1, |gone| (gone.uses + 1).min(lists::MOST_USES));
+            if let Some(gone) = gone {
+                if counted {
+                    self.end(Wait { class: gone.class, time: gone.time }, true, 1);
                 }
+                self.rival.access(Some(gone.time), false, 1, counted.into());
+            } else {
+                self.unknown = (view.now, block);
+                new += 1;
+                counted_new += u32::from(counted);
             }
-            self.rival.access(before, false, 1, counted.into());
             let tokens = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
-            let by_depth = log4(tokens, self.tuning.depths.min(DEPTHS));
-            let class = self.by_uses(uses) + (self.turns(parent) * DEPTHS + by_depth) as u8;
+            // One that has just been inserted was not found since.
+            if parent == NIL || parent != before {
+                turns = self.turns(parent);
+            }
+            before = block;
+            let class = self.by_uses(uses) + (turns * DEPTHS + log4(tokens, depths)) as u8;
             if counted {
                 self.idle.join(class);
             }
             self.lists.enter(block, Column::new(class, uses, self.time, counted));
+        }
+        if new > 0 {
+            self.rival.access(None, false, new, counted_new);
         }
         self.accesses += blocks.len() as u64;
     }
@@ -375,16 +396,22 @@ impl Eviction for Foresight {
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
+        // Blocks of a class that were used as often are of one class again.
+        let (mut used, mut class) = (0, 0);
         for &block in blocks {
             let column = *self.lists.column(block);
             let own = Wait { class: column.class, time: column.time() };
+            let same = own.class == wait.class && column.uses() == used;
             if own != wait {
                 self.hits(wait, n, counted);
                 (wait, n, counted) = (own, 0, 0);
             }
             n += 1;
-            let uses = (column.uses() + 1).min(lists::MOST_USES);
-            let class = self.by_uses(uses) + own.class % FAMILY as u8;
+            if !same {
+                used = column.uses();
+                let uses = (used + 1).min(lists::MOST_USES);
+                class = self.by_uses(uses) + own.class % FAMILY as u8;
+            }
             self.lists.find(block, class, self.time);
             if column.is_counted() {
                 counted += 1;
