@@ -10,46 +10,56 @@ pub(super) struct Firsts {
     /// The priority, while they are known.
     priority: Option<u8>,
     blocks: [BlockId; ROOM],
-    times: [u64; ROOM],
-    worth: [f64; ROOM],
     /// The class that the last victim was of.
     class: usize,
-    /// All others are worth as much at the least, and were used as late at the earliest.
-    others: (f64, u64),
+    /// All others are worth as much at the least, and are as old at the most.
+    others: (f64, Age),
     /// Of each two classes, of each two of these and so on, the one of least worth, and the one idle
-    /// longest; `changed` has a bit for each class that they do not know yet.
-    least: Tree,
-    oldest: Tree,
+    /// longest. `changed` has a bit for each class that they do not know yet.
+    least: [Worth; NODES],
+    oldest: [Age; NODES],
     changed: u64,
 }
 
-/// Winners of a tournament: node 1 is the root, nodes 2n and 2n + 1 play for node n, and class c is
-/// node `ROOM` + c.
-type Tree = [u8; ROOM];
-
-/// More of them than this are played anew from the leaves up.
+/// Places in a tournament: 1 is its winner's, those that play for place n have 2n and 2n + 1, and class c has
+/// `ROOM` + c.
+const NODES: usize = 2 * ROOM;
+/// More than so many classes play anew with all others.
 const FEW: u32 = 8;
+
+/// When the first of a class was used last, and below that the class: the least is the one idle longest.
+type Age = u64;
+/// What it is worth, which is never negative, and below that its age.
+type Worth = u128;
+
+/// Where a class has none.
+const NO_AGE: Age = Age::MAX;
+const NO_WORTH: Worth = worth_of(f64::INFINITY, NO_AGE);
+
+const fn worth_of(worth: f64, age: Age) -> Worth {
+    (worth.to_bits() as Worth) << 64 | age as Worth
+}
+
+fn worth(of: Worth) -> f64 {
+    f64::from_bits((of >> 64) as u64)
+}
+
+fn class(age: Age) -> usize {
+    age as usize % ROOM
+}
 
 impl Default for Firsts {
     fn default() -> Self {
         Self {
             priority: None,
             blocks: [NIL; ROOM],
-            times: [u64::MAX; ROOM],
-            worth: [f64::INFINITY; ROOM],
             class: 0,
             others: (0.0, 0),
-            least: [0; ROOM],
-            oldest: [0; ROOM],
+            least: [NO_WORTH; NODES],
+            oldest: [NO_AGE; NODES],
             changed: u64::MAX,
         }
     }
-}
-
-/// Who holds a node.
-#[inline]
-fn holder(tree: &Tree, node: usize) -> usize {
-    if node < ROOM { tree[node] as usize % ROOM } else { node % ROOM }
 }
 
 impl Firsts {
@@ -64,7 +74,8 @@ impl Firsts {
         let known = self.priority == Some(priority);
         if !known {
             (self.priority, self.others) = (Some(priority), (0.0, 0));
-            (self.times, self.worth) = ([u64::MAX; ROOM], [f64::INFINITY; ROOM]);
+            self.least[ROOM..].fill(NO_WORTH);
+            self.oldest[ROOM..].fill(NO_AGE);
             self.changed = u64::MAX;
         }
         !known
@@ -74,12 +85,16 @@ impl Firsts {
     #[inline]
     pub fn set(&mut self, class: usize, first: Option<(BlockId, u64, f64)>) {
         let class = class % ROOM;
-        let (block, time, worth) = first.unwrap_or((NIL, u64::MAX, f64::INFINITY));
-        (self.blocks[class], self.times[class]) = (block, time);
-        self.worth[class] = worth;
+        let (block, age, worth) = match first {
+            Some((block, time, worth)) => (block, time * ROOM as u64 | class as u64, worth),
+            None => (NIL, NO_AGE, f64::INFINITY),
+        };
+        self.blocks[class] = block;
+        self.oldest[ROOM + class] = age;
+        self.least[ROOM + class] = worth_of(worth, age);
         self.changed |= 1 << class;
         if class != self.class {
-            self.others = (self.others.0.min(worth), self.others.1.min(time));
+            self.others = (self.others.0.min(worth), self.others.1.min(age));
         }
     }
 
@@ -90,10 +105,11 @@ impl Firsts {
         if filled == 0 {
             return None;
         }
-        let (worth, time) = (self.worth[self.class % ROOM], self.times[self.class % ROOM]);
-        let (least, earliest) = self.others;
+        let own = ROOM + self.class % ROOM;
+        let (worth, age) = (worth(self.least[own]), self.oldest[own]);
+        let (least, oldest) = self.others;
         // Mostly the class that gave the last victim gives the next, and the others need not be asked.
-        let leads = worth < doubt * least || (time < earliest && least >= doubt * worth);
+        let leads = worth < doubt * least || (age < oldest && least >= doubt * worth);
         if !leads || filled >> self.class & 1 == 0 {
             self.compare(doubt);
         }
@@ -102,22 +118,21 @@ impl Firsts {
 
     fn compare(&mut self, doubt: f64) {
         self.play();
-        let (least, oldest) = (holder(&self.least, 1), holder(&self.oldest, 1));
-        let surer = self.worth[least] < doubt * self.worth[oldest];
-        self.class = if surer { least } else { oldest };
-        self.others = (f64::INFINITY, u64::MAX);
-        // Those that it met on its way to the root are the best of all others.
-        let mut node = ROOM + self.class;
+        let (least, oldest) = (self.least[1], class(self.oldest[1]));
+        let surer = worth(least) < doubt * worth(self.least[ROOM + oldest]);
+        self.class = if surer { class(least as Age) } else { oldest };
+        let (mut other, mut older) = (NO_WORTH, NO_AGE);
+        // Those that it met on its way up are the best of all others.
+        let mut node = ROOM + self.class % ROOM;
         while node > 1 {
-            let (worth, time) = self.others;
-            let least = self.worth[holder(&self.least, node ^ 1)];
-            let earliest = self.times[holder(&self.oldest, node ^ 1)];
-            self.others = (worth.min(least), time.min(earliest));
+            other = other.min(self.least[node ^ 1]);
+            older = older.min(self.oldest[node ^ 1]);
             node /= 2;
         }
+        self.others = (worth(other), older);
     }
 
-    /// Brings both trees up to date.
+    /// Brings the tournament up to date.
     fn play(&mut self) {
         let mut changed = std::mem::take(&mut self.changed);
         if changed.count_ones() > FEW {
@@ -134,15 +149,12 @@ impl Firsts {
         }
     }
 
-    /// Settles who holds a node: of equals the earlier used, and then the lower class.
+    /// Settles who has a place.
     #[inline]
     fn meet(&mut self, node: usize) {
-        let key = |class: usize| (self.worth[class], self.times[class]);
-        let (left, right) = (holder(&self.least, 2 * node), holder(&self.least, 2 * node + 1));
-        let least = if key(right) < key(left) { right } else { left };
-        let (left, right) = (holder(&self.oldest, 2 * node), holder(&self.oldest, 2 * node + 1));
-        let oldest = if self.times[right] < self.times[left] { right } else { left };
-        (self.least[node % ROOM], self.oldest[node % ROOM]) = (least as u8, oldest as u8);
+        let node = node % ROOM;
+        self.least[node] = self.least[2 * node].min(self.least[2 * node + 1]);
+        self.oldest[node] = self.oldest[2 * node].min(self.oldest[2 * node + 1]);
     }
 }
 

@@ -37,7 +37,7 @@ use departed::Departures;
 use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
-use lists::{Column, LATEST, Lists};
+use lists::{Column, History, LATEST, Lists};
 use rival::Rival;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
@@ -188,6 +188,12 @@ fn is_next(before: BlockId, block: BlockId, pool: &Pool) -> bool {
     pool.depth(block) > 0 && pool.depth(block) == pool.depth(before) + 1
 }
 
+/// What `block` follows, where it is not told: the block that was used `last`, if it stands just before it
+/// in the prompt.
+fn infer_parent(last: Option<BlockId>, block: BlockId, pool: &Pool) -> BlockId {
+    last.filter(|&last| pool.is_findable(last) && is_next(last, block, pool)).unwrap_or(NIL)
+}
+
 impl Foresight {
     /// The policy with constants of one's own.
     pub fn new(tuning: Tuning) -> Self {
@@ -263,20 +269,14 @@ impl Foresight {
         (log(uses - 1, self.tuning.uses.min(USES)) * FAMILY) as u8
     }
 
-    /// What `block` follows, where it is not told: the block that was used just before it, if it stands just
-    /// before it in the prompt.
-    fn infer_parent(&self, block: BlockId, pool: &Pool) -> BlockId {
-        let before = |&last: &BlockId| pool.is_findable(last) && is_next(last, block, pool);
-        self.last.filter(before).unwrap_or(NIL)
-    }
-
     /// Turns that built the prefix before a block with this parent, as far as they are told apart.
     fn turns(&self, parent: BlockId) -> usize {
         if parent == NIL {
             return 0;
         }
         let parent = self.lists.column(parent);
-        let turns = parent.class as usize % FAMILY / DEPTHS + usize::from(parent.is_found());
+        let built = parent.history().class() as usize % FAMILY / DEPTHS;
+        let turns = built + usize::from(parent.is_found());
         turns.min(self.tuning.generations.min(GENERATIONS) - 1)
     }
 
@@ -320,7 +320,7 @@ impl Foresight {
             let class = changed.trailing_zeros() as usize;
             changed &= changed - 1;
             let first = self.lists.first(band, class, &self.chains, view.pool).map(|block| {
-                let time = self.lists.column(block).time();
+                let time = self.lists.column(block).history().time();
                 (block, time, self.gaps.worth(class, self.time - time))
             });
             self.firsts.set(class, first);
@@ -352,15 +352,19 @@ impl Eviction for Foresight {
         self.begin(view);
         let depths = self.tuning.depths.min(DEPTHS);
         let (mut new, mut counted_new) = (0, 0);
+        let mut unknown = if self.unknown.0 == view.now { self.unknown.1 } else { NIL };
         // The block before it, and the turns that built its prefix.
         let (mut before, mut turns) = (NIL, 0);
         for &block in blocks {
             let told = view.pool.parent(block);
-            let guessed = told == NIL && self.chains.is_on;
-            let parent = if guessed { self.infer_parent(block, view.pool) } else { told };
-            self.last = Some(block);
+            let parent = if told == NIL && self.chains.is_on {
+                let last = if before == NIL { self.last } else { Some(before) };
+                infer_parent(last, block, view.pool)
+            } else {
+                told
+            };
             // A block leaves before its parent does, and is forgotten before it.
-            let follows = self.unknown == (view.now, told) && told != NIL;
+            let follows = told == unknown && told != NIL;
             let mixed = view.pool.key(block).mixed();
             let gone = if follows { None } else { self.departed.take(mixed) };
             let counted = self.is_counted(mixed as u16);
@@ -371,7 +375,7 @@ impl Eviction for Foresight {
                 }
                 self.rival.access(Some(gone.time), false, 1, counted.into());
             } else {
-                self.unknown = (view.now, block);
+                unknown = block;
                 new += 1;
                 counted_new += u32::from(counted);
             }
@@ -385,37 +389,38 @@ impl Eviction for Foresight {
             if counted {
                 self.idle.join(class);
             }
-            self.lists.enter(block, Column::new(class, uses, self.time, counted));
+            self.lists.enter(block, Column::new(History::new(class, uses, self.time), counted));
         }
         if new > 0 {
+            self.unknown = (view.now, unknown);
             self.rival.access(None, false, new, counted_new);
         }
+        self.last = blocks.last().copied().or(self.last);
         self.accesses += blocks.len() as u64;
     }
 
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
-        // Blocks of a class that were used as often are of one class again.
-        let (mut used, mut class) = (0, 0);
+        // Of those used alike before, and of them from now on.
+        let (mut last, mut next) = (None, History::new(0, 0, 0));
         for &block in blocks {
-            let column = *self.lists.column(block);
-            let own = Wait { class: column.class, time: column.time() };
-            let same = own.class == wait.class && column.uses() == used;
-            if own != wait {
-                self.hits(wait, n, counted);
-                (wait, n, counted) = (own, 0, 0);
+            let history = self.lists.column(block).history();
+            if last != Some(history) {
+                last = Some(history);
+                let own = Wait { class: history.class(), time: history.time() };
+                if own != wait {
+                    self.hits(wait, n, counted);
+                    (wait, n, counted) = (own, 0, 0);
+                }
+                let uses = (history.uses() + 1).min(lists::MOST_USES);
+                let class = self.by_uses(uses) + own.class % FAMILY as u8;
+                next = History::new(class, uses, self.time);
             }
             n += 1;
-            if !same {
-                used = column.uses();
-                let uses = (used + 1).min(lists::MOST_USES);
-                class = self.by_uses(uses) + own.class % FAMILY as u8;
-            }
-            self.lists.find(block, class, self.time);
-            if column.is_counted() {
+            if self.lists.find(block, next) {
                 counted += 1;
-                self.idle.join(class);
+                self.idle.join(next.class());
             }
         }
         self.hits(wait, n, counted);
@@ -457,13 +462,14 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        self.lists.leave(block);
+        self.lists.evict(block);
         if self.chains.are_known() {
             self.let_parent_go(block, view.pool);
             self.chains.forget(block);
         }
         let column = *self.lists.column(block);
-        let (class, time) = (column.class, column.time());
+        let history = column.history();
+        let (class, time) = (history.class(), history.time());
         if cause != RemovalCause::Evicted {
             return self.lose(Wait { class, time }, column.is_counted());
         }
@@ -471,7 +477,7 @@ impl Eviction for Foresight {
             let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
             self.departed.reserve(watched.min(MOST_WATCHED));
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block), class, column.uses(), time) {
+        if let Some(gone) = self.departed.add(view.pool.key(block), class, history.uses(), time) {
             self.lose(Wait { class: gone.class, time: gone.time }, self.is_counted(gone.tag));
         }
     }
