@@ -1,7 +1,7 @@
 """Every history of a few operations, with each of its points failing in each way, and long ones.
 
 Every point fails in every way in histories of up to three operations behind each of `BEFORE` in
-``make test-all``, of one in ``make test``; in longer ones, some do. ``pytest -s`` prints the counts.
+``make test-all``, of one in ``make test``; in longer ones, some do. ``-s`` prints the counts.
 """
 
 from __future__ import annotations

@@ -84,10 +84,10 @@ def _packages() -> Iterator[tuple[str, str, Sequence[EntryPoint]]]:
         if not entries:
             continue
         name = _told(dist, "name")
-        if _normal(name) not in seen:  # of two on the path, the first is the one that is imported
+        if normal(name) not in seen:  # of two on the path, the first is the one that is imported
             yield name, _told(dist, "version"), entries
         if name != "unknown":
-            seen.add(_normal(name))
+            seen.add(normal(name))
 
 
 def _told(dist: Distribution, key: str) -> str:
@@ -126,22 +126,27 @@ class Gate:
         allow: If not empty, only these installed packages or policies may load. Policies of this
             process, built-in ones among them, always may.
         block: These may not load, built-in ones included. Wins over `allow`.
+        locked: Says why an installed one is not as it was locked; None where nothing is locked.
     """
 
     allow: Collection[str] = ()
     block: Collection[str] = ()
+    locked: Callable[[Candidate], str | None] | None = None
 
     def reason(self, candidate: Candidate) -> str | None:
         """Why ``candidate`` may not load, or None if it may."""
-        names = {_normal(candidate.name), _normal(candidate.distribution)}
-        if names & {_normal(entry) for entry in self.block}:
+        names = {normal(candidate.name), normal(candidate.distribution)}
+        if names & {normal(entry) for entry in self.block}:
             return "plugins.block names it"
         needs_leave = bool(self.allow) and candidate.is_installed
-        if needs_leave and not names & {_normal(entry) for entry in self.allow}:
+        if needs_leave and not names & {normal(entry) for entry in self.allow}:
             return "plugins.allow does not name it"
+        if self.locked is not None and candidate.is_installed:
+            return self.locked(candidate)
         return None
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """A distribution's name in the form in which two spellings of it are the same."""
     # Names are normalised as PyPI does: a run of '-', '_' and '.' is one '-', and case is ignored.
     return re.sub(r"[-_.]+", "-", name).lower()
