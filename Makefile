@@ -82,6 +82,7 @@ test-slow: setup $(SPHINX)
 
 test-all: setup $(MOONCAKE) $(SPHINX)
 	KVFRAME_RUNS=200 KVFRAME_SCRIPTS=400 cargo test --locked
+	TENANT_REQUESTS=100000 cargo test --locked --release -p kvframe-core --test tenants by_option
 	KVFRAME_TESTS=all $(PYTEST)
 
 soak: export KVFRAME_SEED = $(SEED)

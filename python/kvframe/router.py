@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import MMItem, TokenIds, items_of, name_bytes
+from kvframe.request import MMItem, TokenIds, items_of, name_bytes, space
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
 """Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
@@ -242,6 +242,8 @@ class RouterIndex:
         cache_salt: str | None = None,
         lora_name: str | None = None,
         mm_items: Iterable[MMItem] = (),
+        tenant: str = "",
+        encoder: bytes = b"",
         ranks: Literal[False] = False,
     ) -> dict[int, Reach]: ...
 
@@ -253,6 +255,8 @@ class RouterIndex:
         cache_salt: str | None = None,
         lora_name: str | None = None,
         mm_items: Iterable[MMItem] = (),
+        tenant: str = "",
+        encoder: bytes = b"",
         ranks: Literal[True],
     ) -> dict[tuple[int, int], Reach]: ...
 
@@ -263,6 +267,8 @@ class RouterIndex:
         cache_salt: str | None = None,
         lora_name: str | None = None,
         mm_items: Iterable[MMItem] = (),
+        tenant: str = "",
+        encoder: bytes = b"",
         ranks: bool = False,
     ) -> dict[int, Reach] | dict[tuple[int, int], Reach]:
         """How many leading blocks of a prompt each worker holds; workers with none are left out.
@@ -273,6 +279,8 @@ class RouterIndex:
             lora_name: The LoRA or other adapter.
             mm_items: Multimodal items among the tokens, by the identifiers that the engines give
                 them (UTF-8). Without these a match ends where the first item begins.
+            tenant: Whose request it is, where kvframe announces the blocks (`Request.tenant`).
+            encoder: The other input that is attended to, likewise (`Request.encoder`).
             ranks: Answer for each data-parallel rank, by (worker, rank), instead of for each worker
                 by the rank that reaches farthest.
 
@@ -282,6 +290,8 @@ class RouterIndex:
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
         keys = _extra_keys(mm_items, self.block_size, _count(prompt) // self.block_size)
+        if tenant or encoder:
+            cache_salt = routing_salt(tenant, cache_salt or "", encoder)
         names = _name("cache_salt", cache_salt), _name("lora_name", lora_name)
         return self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
 
@@ -318,6 +328,26 @@ class RouterIndex:
     def __repr__(self) -> str:
         way = "by hashes" if self.block_size is None else f"blocks of {self.block_size} tokens"
         return f"RouterIndex({way}: {len(self)} blocks, {len(self.workers())} workers)"
+
+
+_APART = "kvframe:"
+
+
+def routing_salt(tenant: str, cache_salt: str, encoder: bytes = b"") -> str:
+    """The salt under which KV events announce blocks, for routers that know of salts alone.
+
+    Where a request says no more than a salt, it is that salt; otherwise ``kvframe:`` and a SHA-256
+    over tenant, salt and other input, and so for a salt that looks like one of these.
+
+    Raises:
+        UsageError: One of them is no text, or ``encoder`` no bytes.
+    """
+    if not (tenant or encoder or cache_salt.startswith(_APART)):
+        return cache_salt
+    named = space(cache_salt, "", (), encoder, tenant)
+    parts = (named.get("tenant", b""), named["salt"], named["encoder"])
+    told = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return _APART + sha256(told).hexdigest()
 
 
 def _check_int(name: str, value: object) -> None:

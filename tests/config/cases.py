@@ -31,7 +31,7 @@ UNKNOWN = [
     ),
     (
         "[plugins]\nonly = []",
-        "plugins.only = []: unknown key; plugins has allow, block, places",
+        "plugins.only = []: unknown key; plugins has allow, block, places, lock",
     ),
 ]
 

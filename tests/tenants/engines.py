@@ -26,6 +26,23 @@ class Hostile(BatchedEviction):
         out[candidates["tenant"] > 0] -= 1e9
 
 
+class Erratic(BatchedEviction):
+    """Raises, and gives what is no number, or no finite one, in turn."""
+
+    columns = ("last_use",)
+    window = 0
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
+        self.asked += 1
+        if self.asked % 3 == 0:
+            raise RuntimeError("it does not want to")
+        out[:] = np.nan if self.asked % 3 == 1 else -candidates["last_use"]
+        out[: len(out) // 2] = -np.inf
+
+
 class Engine:
     """Serves one tenant's random requests; ``found`` is what came of each of its calls."""
 

@@ -17,8 +17,9 @@ from kvframe.policies.builtin import BUILTIN
 
 from .engines import BLOCK, Engine, hits_beside
 
-HOSTILE = str(Path(__file__).parent / "engines.py:Hostile")
-POLICIES = [*(policy.name for policy in BUILTIN if not policy.replay_only), HOSTILE]
+ENGINES = Path(__file__).parent / "engines.py"
+HOSTILE, ERRATIC = f"{ENGINES}:Hostile", f"{ENGINES}:Erratic"
+POLICIES = [*(policy.name for policy in BUILTIN if not policy.replay_only), HOSTILE, ERRATIC]
 FLOOR = 20
 
 
@@ -39,6 +40,7 @@ def of_b(policy: str, steps: int, seed: int | None) -> tuple[list[tuple[int, int
     return found, nobody.requests + a.requests, a.evicted + nobody.evicted
 
 
+@pytest.mark.filterwarnings("ignore:.*Erratic:RuntimeWarning")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_b_finds_is_the_same_whatever_a_sends(policy: str) -> None:
     alone, _, _ = of_b(policy, 500, None)
@@ -49,9 +51,10 @@ def test_what_b_finds_is_the_same_whatever_a_sends(policy: str) -> None:
         assert beside == alone
 
 
+@pytest.mark.filterwarnings("ignore:.*Erratic:RuntimeWarning")
 def test_what_is_below_a_floor_stays_under_a_hostile_policy() -> None:
     # Without a quota: b never has more than its floor, and nothing of it is evicted at all.
-    for policy in ("lru", "mru", HOSTILE):
+    for policy in ("lru", "mru", HOSTILE, ERRATIC):
         kv = KVCacheManager(
             block_size=BLOCK,
             capacity=400,

@@ -119,7 +119,8 @@ def record(file: Path, count: int | None, **reading: Any) -> None:
 def index(block_size: int, **reading: Any) -> None:
     """Say which worker holds how much of each prompt on standard input.
 
-    A prompt is a line: {"token_ids": [...]}, with "cache_salt" and "lora_name" where there are any.
+    A prompt is a line: {"token_ids": [...]}, with "cache_salt", "lora_name" and "tenant" where
+    there are any.
     The answer is a line with the leading blocks that each worker holds, by tier. What the workers
     have published before a prompt is read is taken into account, if they have a replay.
     """
@@ -132,7 +133,10 @@ def index(block_size: int, **reading: Any) -> None:
                 raise UsageError(f"<stdin>:{at}: {error}") from None
             subscriber.sync()
             found = subscriber.index.match_tokens(
-                prompt.token_ids, cache_salt=prompt.cache_salt, lora_name=prompt.lora_name
+                prompt.token_ids,
+                cache_salt=prompt.cache_salt,
+                lora_name=prompt.lora_name,
+                tenant=prompt.tenant,
             )
             told = {str(worker): reach._asdict() for worker, reach in found.items()}
             click.echo(msgspec.json.encode(told).decode())
@@ -147,6 +151,7 @@ class _Prompt(msgspec.Struct):
     token_ids: list[int]
     cache_salt: str | None = None
     lora_name: str | None = None
+    tenant: str = ""
 
 
 @contextmanager

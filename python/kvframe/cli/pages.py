@@ -25,6 +25,7 @@ PAGES = {
     "events tail": "docs/reference/wire.md",
     "new-plugin": "docs/tutorial/your-first-policy.md",
     "plugins": "docs/reference/policies.md",
+    "plugins lock": "docs/reference/configuration.md",
     "shadow": "docs/how-to/shadow.md",
     "tiers": "docs/how-to/tiers.md",
     "tiers clear": "docs/how-to/tiers.md",

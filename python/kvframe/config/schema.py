@@ -293,9 +293,16 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(description="A transfer that takes longer counts as failed. If not given, none does."),
     ] = None
     checksum: Annotated[
-        Literal["xxh3", "crc32c", "none"],
-        Meta(description="Over each page, checked when it is read; part of its name."),
+        Literal["xxh3", "crc32c", "none", "hmac-sha256"],
+        Meta(
+            description="Over each page, checked when it is read; part of its name. hmac-sha256 "
+            "needs a key_file: what was written without that key is no page."
+        ),
     ] = "xxh3"
+    key_file: Annotated[
+        str | None,
+        Meta(description="A file with a secret of 32 to 4096 bytes, for hmac-sha256."),
+    ] = None
     compression: Annotated[
         Literal["none", "zstd", "zlib"],
         Meta(description="Of pages in a store; reversible, and part of their names."),
@@ -352,6 +359,13 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             '"deep.py:DeepFirst".'
         ),
     ] = field(default_factory=list)
+    lock: Annotated[
+        str | None,
+        Meta(
+            description="A file of kvframe plugins lock: installed packages load only in the "
+            "version, and with the files, that it has. If not given, in any."
+        ),
+    ] = None
 
 
 class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -69,8 +69,14 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
                 else "only the first tier is host memory: name a store that kvframe plugins lists"
             )
             yield origins.error(join(path, "store"), tier.store, reason)
+        if (tier.checksum == "hmac-sha256") != (tier.key_file is not None):
+            reason = 'goes with checksum = "hmac-sha256", and neither without the other'
+            yield origins.error(join(path, "key_file"), tier.key_file, reason)
         if not first:
             continue
+        if tier.key_file is not None:
+            reason = "host memory is this process's own: say it of a tier below"
+            yield origins.error(join(path, "key_file"), tier.key_file, reason)
         for key in ("compression", "quantise"):
             if getattr(tier, key) != "none":
                 reason = "host memory holds pages as they are: say it of a tier below"

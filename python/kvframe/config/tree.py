@@ -35,8 +35,9 @@ from kvframe.config.schema import (
 )
 from kvframe.config.tiers import ResolvedTier, check_tiers, resolve_tiers
 from kvframe.config.values import build, build_values, plain
-from kvframe.errors import ConfigError
+from kvframe.errors import ConfigError, PluginError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, PrefixMatcher
+from kvframe.registry.lock import Lock
 from kvframe.registry.lookup import Registry
 
 LISTS = ("groups", "tenants", "tiers")
@@ -273,8 +274,12 @@ def _resolve(
     well = {name for name in Config.__struct_fields__ if name in values or name not in data}
     blocks, used = _sizes(config, well, origins, faults)
     plugins = config.plugins
+    lock = None
+    if plugins.lock is not None and "plugins" in well:
+        with faults:
+            lock = _lock(plugins.lock, origins, file)
     finder = Finder(
-        registry or Registry(allow=plugins.allow, block=plugins.block),
+        registry or Registry(allow=plugins.allow, block=plugins.block, lock=lock),
         origins,
         file,
         tuple(plugins.places),
@@ -301,6 +306,15 @@ def _resolve(
         unchecked=tuple(_unchecked(chosen, tiers)),
         file=file,
     )
+
+
+def _lock(name: str, origins: Origins, file: Path | None) -> Lock:
+    """The lock that a file of a configuration names, relative to its folder."""
+    of_file = file is not None and origins.near("plugins.lock").startswith(str(file))
+    try:
+        return Lock.read((file.parent if of_file and file else Path()) / name)
+    except PluginError as error:
+        raise origins.error("plugins.lock", name, str(error)) from error
 
 
 def _sizes(

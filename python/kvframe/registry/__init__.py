@@ -14,6 +14,7 @@ from kvframe.registry.descriptors import (
     Way,
 )
 from kvframe.registry.hookspecs import PLUGIN_API, hookimpl
+from kvframe.registry.lock import Lock
 from kvframe.registry.lookup import Loaded, PluginInfo, Registry
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "EvictionPolicy",
     "Kind",
     "Loaded",
+    "Lock",
     "PluginInfo",
     "PrefixMatcher",
     "Registry",

@@ -77,10 +77,12 @@ class Gate:
         allow: If not empty, only these installed packages or policies may load. Policies of this
             process, built-in ones among them, always may.
         block: These may not load, built-in ones included. Wins over `allow`.
+        locked: Says why an installed one is not as it was locked; None where nothing is locked.
     """
 
     allow: Collection[str] = ()
     block: Collection[str] = ()
+    locked: Callable[[Candidate], str | None] | None = None
 
     def reason(self, candidate: Candidate) -> str | None:
         """Why ``candidate`` may not load, or None if it may."""
@@ -90,4 +92,6 @@ class Gate:
         needs_leave = bool(self.allow) and candidate.is_installed
         if needs_leave and not names & {normal(entry) for entry in self.allow}:
             return "plugins.allow does not name it"
+        if self.locked is not None and candidate.is_installed:
+            return self.locked(candidate)
         return None

@@ -26,6 +26,7 @@ from kvframe.registry.descriptors import (
 from kvframe.registry.discovery import Candidate, Gate, installed
 from kvframe.registry.hooks import offers_of, wraps
 from kvframe.registry.installed import GROUPS, OLD_GROUP
+from kvframe.registry.lock import Lock
 from kvframe.registry.naming import is_place
 from kvframe.registry.raised import one_line
 from kvframe.spelling import did_you_mean
@@ -107,13 +108,21 @@ class Registry:
     Args:
         allow: If not empty, only these distributions or policies may load (and the built-in ones).
         block: These distributions or policies may not load.
+        lock: Installed packages load only as they are there; None locks nothing.
 
     Raises:
         UsageError: One of these is no collection of names.
     """
 
-    def __init__(self, allow: Collection[str] = (), block: Collection[str] = ()) -> None:
-        self._gate = Gate(_names("allow", allow), _names("block", block))
+    def __init__(
+        self,
+        allow: Collection[str] = (),
+        block: Collection[str] = (),
+        *,
+        lock: Lock | None = None,
+    ) -> None:
+        locked = None if lock is None else lock.reason
+        self._gate = Gate(_names("allow", allow), _names("block", block), locked)
         self._wrappers: list[object] = []
         self._installed: list[Candidate] | None = None
         offers, candidates = _own()

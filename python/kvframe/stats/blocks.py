@@ -29,9 +29,10 @@ class BlockStored(Struct, frozen=True):
         block_size: Tokens of a block.
         start: Place of the first block in its prefix.
         group: Layer group.
-        salt: The tenant's salt, which is in the keys too.
-        adapter: As ``salt``.
-        encoder: As ``salt``, the name of another input that layers attend to.
+        tenant: Whose request computed them, which is in the keys too.
+        salt: As ``tenant``.
+        adapter: As ``tenant``.
+        encoder: As ``tenant``, the name of another input that layers attend to.
         extras: Multimodal items that reach into the blocks.
         session: The request's session; no part of any key.
         medium: Where the blocks are.
@@ -51,6 +52,7 @@ class BlockStored(Struct, frozen=True):
     session: int = 0
     medium: str = "GPU"
     origin: Literal["new", "reused"] = "new"
+    tenant: str = ""
 
 
 class BlockRemoved(Struct, frozen=True):
@@ -78,12 +80,13 @@ class _Asked(Struct, frozen=True):
     encoder: bytes = b""
     extras: tuple[MMItem, ...] = ()
     session: int = 0
+    tenant: str = ""
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
         items = tuple(MMItem(*item) for item in request.mm_items)
         names = request.cache_salt, request.lora_name
-        return cls(*names, request.encoder, items, request.session)
+        return cls(*names, request.encoder, items, request.session, request.tenant)
 
     def cut(self, length: int) -> _Asked:
         """The fields after the sequence was cut to ``length`` tokens.
@@ -190,6 +193,7 @@ class BlockEvents:
             extras=extras,
             session=asked.session,
             medium=self.medium,
+            tenant=asked.tenant,
         )
         if self._copies.keys().isdisjoint(e.keys):
             self._tell(e.tick, run)
@@ -280,6 +284,7 @@ def _follows(run: list[BlockEvent], last: BlockStored, event: BlockStored) -> bo
         and event.salt == last.salt
         and event.adapter == last.adapter
         and event.encoder == last.encoder
+        and event.tenant == last.tenant
         and event.session == last.session
         and event.origin == last.origin
         and (len(event.token_ids) > 0) == (len(last.token_ids) > 0)

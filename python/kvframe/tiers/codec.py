@@ -17,17 +17,18 @@ import numpy.typing as npt
 from kvframe.errors import TierError
 from kvframe.pages.layout import PageShape
 from kvframe.tiers.compress import Compression, Sizes, compressor
+from kvframe.tiers.mac import TAG_BYTES, Mac
 from kvframe.tiers.object_keys import FORMAT, Key, Named, Space, number, words
 from kvframe.tiers.quantise import Fp8
 
-Checksum = Literal["xxh3", "crc32c", "none"]
+Checksum = Literal["xxh3", "crc32c", "none", "hmac-sha256"]
 
 # magic, checksum kind, part, parts, space, key, parent, depth, bytes that follow, checksum
 _HEAD = struct.Struct("<4sBBH16s16s16sIQQ")
 HEAD_BYTES = _HEAD.size
 _MAGIC = b"KVF2"
 Buffer = bytes | memoryview
-_KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c")
+_KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c", "hmac-sha256")
 _ROOT = bytes(16)
 
 
@@ -64,6 +65,7 @@ class Codec:
         checksum: Over head and bytes.
         compression: Reversible; ``zstd`` needs the package zstandard.
         quantise: ``fp8`` is lossy, and declared in every name.
+        key: The secret of ``hmac-sha256``: what was not written by who has it is no page.
 
     Raises:
         ConfigError: The dtype cannot be quantised.
@@ -78,10 +80,13 @@ class Codec:
         checksum: Checksum = "xxh3",
         compression: Compression = "none",
         quantise: Literal["none", "fp8"] = "none",
+        key: bytes = b"",
     ) -> None:
         done = [word for word in (quantise, compression) if word != "none"]
         codec = "+".join(done) or "raw"
-        self.space = msgspec.structs.replace(space, codec=codec, checksum=checksum)
+        self._mac = Mac(key) if checksum == "hmac-sha256" else None
+        kind = checksum if self._mac is None else f"{checksum}:{self._mac.name}"
+        self.space = msgspec.structs.replace(space, codec=codec, checksum=kind)
         self.shapes = tuple(shapes)
         self._digest = self.space.digest
         self._fp8 = [Fp8(s, space.dtype) for s in shapes] if quantise == "fp8" else None
@@ -93,7 +98,7 @@ class Codec:
     @property
     def largest(self) -> int:
         """Bytes of the largest object that can be a part of a page."""
-        return HEAD_BYTES + max(sizes.packed for sizes in self._sizes)
+        return HEAD_BYTES + max(sizes.packed for sizes in self._sizes) + self._tag
 
     def name(self, key: Key, part: int) -> str:
         """The object's name."""
@@ -122,14 +127,19 @@ class Codec:
         if (head.key, head.part) != (key, part):
             raise CorruptError(f"asked for part {part} of {number(key):032x}: it is another")
         *fields, size, told = _HEAD.unpack_from(data)
-        body, sizes = memoryview(data)[HEAD_BYTES:], self._sizes[part]
+        body, sizes = memoryview(data)[HEAD_BYTES : len(data) - self._tag], self._sizes[part]
         if len(body) != size or size > sizes.packed:
             most = f"{sizes.packed} at the most"
             raise CorruptError(f"{len(body)} bytes follow the head: it says {size}, {most}")
         kind = fields[1]
         if kind != self._kind:
             raise CorruptError(f"checksum kind {kind}: this tier's is {self._kind}")
-        if self._sum(_HEAD.pack(*fields, size, 0), body) != told:
+        plain = _HEAD.pack(*fields, size, 0)
+        if self._mac is not None and not self._mac.agrees(
+            plain, body, data[len(body) + HEAD_BYTES :]
+        ):
+            raise CorruptError(f"{number(key):032x} was not written by who has the key")
+        if self._sum(plain, body) != told:
             raise CorruptError(f"checksum of {number(key):032x} differs")
         try:
             raw = self._packer.unpack(body, sizes.plain)
@@ -158,7 +168,12 @@ class Codec:
         before = _ROOT if parent is None else _bytes(parent)
         fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
         head = _HEAD.pack(*fields, depth, len(data), 0)
-        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
+        tag = b"" if self._mac is None else self._mac.of(head, data)
+        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data, tag])
+
+    @property
+    def _tag(self) -> int:
+        return 0 if self._mac is None else TAG_BYTES
 
     def _sizes_of_parts(self) -> list[Sizes]:
         plain = [shape.page_bytes for shape in self.shapes]
@@ -191,7 +206,7 @@ def _bytes(key: Key) -> bytes:
 
 
 def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
-    if kind == "none":
+    if kind in ("none", "hmac-sha256"):
         return lambda head, data: 0
     if kind == "xxh3":
         try:

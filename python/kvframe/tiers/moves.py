@@ -260,6 +260,23 @@ class Moves:
             else:
                 host.put(slots, part.pool.get(some))
 
+    def taken_out_now(self, pages: Sequence[Pages], slots: Pages) -> bool:
+        """As `out_now`; whether it could be done."""
+        return self._could(partial(self.out_now, pages, slots))
+
+    def brought_now(self, slots: Pages, pages: Sequence[Pages]) -> bool:
+        """As `bring_now`; whether it could be done."""
+        return self._could(partial(self.bring_now, slots, pages))
+
+    def _could(self, copy: Callable[[], None]) -> bool:
+        outcome: list[int | Exception] = [0]
+        try:
+            copy()
+        except Exception as error:
+            outcome[0] = error
+        self._watched(outcome.append)(outcome[0])
+        return not isinstance(outcome[0], Exception)
+
     def bring_now(self, slots: Pages, pages: Sequence[Pages]) -> None:
         """Copy pages from the host, and wait for it."""
         for part, host, some in zip(self.parts, self._host, pages, strict=True):

@@ -135,8 +135,8 @@ class Offload:
             return 0
         stored, keys = reserved
         pages = [held.table[stored.present : len(keys)]] * len(moves.parts)
-        moves.out_now(pages, stored.slots)
-        good = moves.alike(pages, stored.slots, host.seal(stored.slots))
+        copied = moves.taken_out_now(pages, stored.slots)
+        good = moves.alike(pages, stored.slots, host.seal(stored.slots)) if copied else 0
         good = levels.settle(host, stored.ticket, good)
         levels.counters["offloaded"] += good
         self._demotion.offer(0, keys[: stored.present + good])

@@ -20,6 +20,7 @@ from kvframe.tiers.cost import Rate
 from kvframe.tiers.found import Found, adopt, listed
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.health import Pause, Trouble
+from kvframe.tiers.mac import read_key
 from kvframe.tiers.object_keys import Key, Space, number
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.tier_index import Gone, Keys, TierIndex, as_keys, as_tuples
@@ -79,6 +80,7 @@ class StoreTier:
         worker: Calls the store.
 
     Raises:
+        ConfigError: The file of its key cannot be read, or is too short.
         TierError: The plugin gives no `PageStore`, or the store cannot be opened.
     """
 
@@ -89,7 +91,7 @@ class StoreTier:
         if tier.store is None or tier.store.loaded.descriptor.make is None:
             raise TierError(f"tier {config.name}: no store below host memory is named")
         self.name, self.config, self.worker = config.name, config, worker
-        self._shapes = shapes
+        self._shapes, self._key = shapes, read_key(config.name, config.key_file)
         self.set_space(space)
         self.index = TierIndex(tier, space.block_size, len(shapes))
         origin = origin_of(tier.store.loaded)
@@ -140,6 +142,7 @@ class StoreTier:
             checksum=config.checksum,
             compression=config.compression,
             quantise=config.quantise,
+            key=self._key,
         )
 
     @property

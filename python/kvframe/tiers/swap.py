@@ -183,10 +183,12 @@ class Swap:
         host = self._levels.host
         slots = swapped._slots[first:]
         good = host.check(slots)
+        pages = self._moves.pages(self._kv, seq, first, first + good)
+        if not self._moves.brought_now(slots[:good], pages):
+            self._levels.counters["failed_swaps"] += 1
+            good = 0
         if good < len(slots):
             swapped.tokens = (first + good) * self._kv.block_size
-        pages = self._moves.pages(self._kv, seq, first, first + good)
-        self._moves.bring_now(slots[:good], pages)
 
     def _bring_back(self, swapped: Swapped, seq: int, ticket: int, rows: tuple[int, int]) -> None:
         kv, levels, host, moves = self._kv, self._levels, self._levels.host, self._moves

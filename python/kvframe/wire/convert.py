@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
+from kvframe.router import routing_salt
 from kvframe.stats import blocks as log
 from kvframe.wire.events import AllBlocksCleared, BlockRemoved, BlockStored, Event
 
@@ -62,15 +63,16 @@ def wire_event(event: log.BlockEvent, *, token_ids: bool, grouped: bool) -> Even
     if token_ids:
         stored.token_ids = event.token_ids.tolist()
         stored.lora_name = event.adapter or None
-        stored.extra_keys = _extra_keys(event)
+        salt = routing_salt(event.tenant, event.salt, event.encoder)
+        stored.extra_keys = _extra_keys(event, salt)
         if parent is None:
-            stored.cache_salt = event.salt or None
+            stored.cache_salt = salt or None
     return stored
 
 
-def _extra_keys(event: log.BlockStored) -> list[list[object] | None] | None:
+def _extra_keys(event: log.BlockStored, salt: str) -> list[list[object] | None] | None:
     """What sets each block apart, in vLLM's order: adapter, items, and the salt in the first."""
-    if not (event.adapter or event.extras or event.salt):
+    if not (event.adapter or event.extras or salt):
         return None
     keys: list[list[object] | None] = []
     for at in range(event.start, event.start + len(event.keys)):
@@ -79,8 +81,8 @@ def _extra_keys(event: log.BlockStored) -> list[list[object] | None] | None:
         for item in sorted(event.extras):
             if item.start < end and item.end > start:
                 own.append([_name(item.id), item.start - start])
-        if event.salt and at == 0:
-            own.append(event.salt)
+        if salt and at == 0:
+            own.append(salt)
         keys.append(own or None)
     return keys if any(keys) else None
 

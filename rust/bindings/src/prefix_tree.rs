@@ -67,7 +67,7 @@ fn space(extra: Option<&str>, salt: Option<&str>) -> Key {
         name.extend_from_slice(&(part.len() as u64).to_le_bytes());
         name.extend_from_slice(part);
     }
-    Key::of_name(&name)
+    Key::of_namespace(&name)
 }
 
 fn told(split: Option<Split>) -> Option<SplitTuple> {

@@ -48,6 +48,11 @@ impl Key {
         Self(xxh3_128(name))
     }
 
+    /// The key of a namespace. Names that were made to collide must stay apart: nothing compares them.
+    pub fn of_namespace(name: &[u8]) -> Self {
+        Self::of_digest(&Sha256::digest(name))
+    }
+
     fn of_digest(digest: &[u8]) -> Self {
         let mut head = [0; 16];
         head.copy_from_slice(&digest[..16]);
