@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -341,3 +342,12 @@ def test_gap_closed_is_none_where_there_is_no_gap() -> None:
     assert gaps({8: {"lru": 100, "lfu": 100, "opt": 100}, 16: {"lfu": 5}}) == [None] * 4
     assert gaps({8: {"lru": 100, "lfu": 120, "opt": 90}}) == [None] * 3
     assert gaps({8: {"lru": 100, "lfu": 120, "opt": 200}}) == [0.0, 0.2, 1.0]
+
+
+def test_gap_closed_is_none_where_the_gap_is_next_to_nothing() -> None:
+    found = rows({8: {"lru": 900, "lfu": 120, "opt": 900}})
+    ahead = {
+        plan: msgspec.structs.replace(cell, hit_tokens=cell.hit_tokens + (plan.label == "opt"))
+        for plan, cell in found.items()
+    }
+    assert [cell.gap_closed for cell in with_gap_closed(ahead).values()] == [None] * 3

@@ -89,10 +89,54 @@ def test_output_is_toml_that_resolves_to_the_same(file: Path) -> None:
 
 
 def test_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defaults are shown, and a script in the wrong folder goes no further."""
     monkeypatch.chdir(tmp_path)
     result = kvframe("check")
     assert result.stdout.startswith("# no file: fine\n# 4,096 blocks of 16 tokens")
     assert tomllib.loads(result.stdout)["eviction"]["policy"] == "lru"
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: no kvframe.toml, and no pyproject.toml with [tool.kvframe], here, and no variable: "
+        "these are the defaults\n",
+    )
+    Path("pyproject.toml").write_text('[tool.other]\n[project]\nname = "x"\n')
+    assert kvframe("check").exit_code == 2
+
+
+def test_variables_alone_are_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = kvframe("check", KVFRAME_EVICTION__POLICY="lfu")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert tomllib.loads(result.stdout)["eviction"]["policy"] == "lfu"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("lfu", 'Invalid value: text needs quotes: "lfu"'),
+        ("  s3-fifo  # the best", 'Invalid value: text needs quotes: "s3-fifo"'),
+        (
+            "s3-fifo:small_percent=20",
+            'Invalid value: text needs quotes: "s3-fifo:small_percent=20"',
+        ),
+        ("2q", 'after a statement: text needs quotes: "2q"'),
+        ("[lru, lfu]", 'Invalid value: text needs quotes: "lru"'),
+        ("{ x = lru }", 'Invalid value: text needs quotes: "lru"'),
+        ("True", "Invalid value"),
+        ('"lru" lfu', "after a statement"),
+        ("", "Invalid value"),
+    ],
+)
+def test_a_word_without_quotes_is_named(tmp_path: Path, value: str, told: str) -> None:
+    file = tmp_path / "kvframe.toml"
+    file.write_text(f"[eviction]\npolicy = {value}\n")
+    result = kvframe("check", str(file))
+    assert result.exit_code == 2
+    error = result.stderr.splitlines()[0]
+    assert error.startswith(f"error: {file}:2: is not TOML: ")
+    assert error.endswith(told)
 
 
 @pytest.mark.parametrize(

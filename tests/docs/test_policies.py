@@ -20,7 +20,7 @@ SECTIONS = {"eviction": 0, "admission": 1, "prefix": 2}
 
 def rows(kind: str) -> list[list[str]]:
     """Cells of the rows of a kind's table."""
-    sections = re.split(r"^## (?:Admission|Prefix matching)$", PAGE.read_text(), flags=re.M)
+    sections = re.split(r"^## (?:Admission|Prefix matching|Papers)$", PAGE.read_text(), flags=re.M)
     section = sections[SECTIONS[kind]]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

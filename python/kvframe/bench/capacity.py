@@ -15,6 +15,9 @@ from kvframe.config.schema import MAX_BLOCKS
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
 
+SHORT = "--capacity 5%,10%,20%"
+"""Sizes that are short of room for any trace, as the command line has them."""
+
 DEFAULT = ("1000", "2000", "4000", "8000", "16000", "32000")
 
 _ORIGINS = OptionOrigins("--capacity")

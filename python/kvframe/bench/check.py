@@ -92,9 +92,18 @@ def text(checked: Checked) -> str:
     kept = f"does not keep: {', '.join(broken)}" if broken else "keeps every promise"
     if untried:
         kept += f"; not tried after that: {', '.join(untried)}"
-    decision = report.decision_us
-    cost = "" if decision is None else f"; a decision among 256 candidates takes {decision:.0f} us"
-    return "\n".join([*lines, f"{report.policy} {kept}{cost}"]) + "\n"
+    return "\n".join([*lines, f"{report.policy} {kept}{_cost(report)}"]) + "\n"
+
+
+def _cost(report: Report) -> str:
+    if report.decision_us is None:
+        return ""
+    of = (
+        "an allocation that evicts 16 blocks"
+        if report.of_call
+        else "a decision among 256 candidates"
+    )
+    return f"; {of} takes {report.decision_us:.0f} us"
 
 
 def json(checked: Checked) -> str:

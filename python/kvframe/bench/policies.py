@@ -13,8 +13,9 @@ import msgspec
 from kvframe.bench.named import found, label_of, source_hash
 from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
-from kvframe.drivers.eviction import driver
+from kvframe.drivers.eviction import NativeDriver, driver
 from kvframe.errors import KVFrameError
+from kvframe.policies.batched import DEFAULT_WINDOW
 from kvframe.registry import Loaded, Registry
 from kvframe.registry.descriptors import EvictionPolicy
 
@@ -84,6 +85,16 @@ class Choice:
             values = msgspec.structs.asdict(self.options) if self.options is not None else None
             return EnginePolicy(self.name, values)
         return EnginePolicy(made, None)
+
+    def offered(self, block_size: int) -> int:
+        """Blocks among which a policy from outside chooses, 0 for all; 0 for a built-in one."""
+        made = driver(self.loaded, Terms(block_size, self.options, window=self.window))
+        if made is None or (
+            isinstance(made, NativeDriver) and "score" not in made.policy.functions
+        ):
+            return 0  # the core, or the policy's own code, keeps an order of all
+        asked = made.window if self.window is not None else made.policy.window
+        return DEFAULT_WINDOW if asked is None else asked
 
 
 def choose(text: str, registry: Registry, label: str | None = None, seed: int = 0) -> Choice:

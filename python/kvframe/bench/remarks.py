@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from kvframe import _core
+from kvframe.bench import capacity
 from kvframe.bench.cells import Cell, Plan
 from kvframe.bench.field import Outcomes, Rows
 from kvframe.bench.report import grouped
@@ -33,8 +34,39 @@ def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
         f"{one} and {other} evicted the same blocks throughout ({_cells(count)})."
         for (one, other), count in alike(rows, outcomes).items()
     ]
+    told += [*_nothing_evicted(rows), *_offered_a_few(rows)]
     lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
     return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+
+
+def _nothing_evicted(rows: Rows) -> list[str]:
+    """Where no size was short of room, sizes that are."""
+    told = []
+    for group in grouped(rows).values():
+        plan = next(iter(group))
+        sizes = sorted({each.capacity for each in group if each.capacity is not None})
+        if not sizes or any(cell.evictions for cell in group.values()):
+            continue
+        distinct = plan.source.trace.prepare(plan.mode)["unique_blocks"]
+        told.append(
+            f"Nothing was evicted from {plan.source.name}: {sizes[0]:,} blocks hold what there is "
+            f"of its {distinct:,} distinct ones; try {capacity.SHORT}."
+        )
+    return told
+
+
+def _offered_a_few(rows: Rows) -> list[str]:
+    """Policies in Python or compiled ones that chose among a part of the pool, as `lru` has it."""
+    told = {}
+    for plan in rows:
+        window = plan.policy.offered(plan.source.trace.block_size)
+        if window and plan.capacity is not None and window < plan.capacity:
+            label = plan.label
+            told[label] = (
+                f"{label} chose among the {window:,} least recently used blocks that may be "
+                "evicted: its order of the others had no say. window=0 offers it all."
+            )
+    return list(told.values())
 
 
 def alike(rows: Rows, outcomes: Outcomes) -> dict[tuple[str, str], int]:

@@ -196,7 +196,7 @@ def _detail(cell: Cell) -> list[str]:
         f"{cell.after_gap_hit_tokens:,}",
         *(_rate(cell.metrics.get(name)) for name in _SHOWN),
         f"{cell.evictions:,}",
-        f"{cell.block_accesses / cell.seconds / 1e6:.1f}",
+        f"{cell.block_accesses / cell.seconds / 1e6:.2g}",
     ]
 
 

@@ -25,7 +25,15 @@ import msgspec
 from kvframe.bench.cells import Cell
 from kvframe.bench.charts import page, pictures
 from kvframe.bench.charts.chart import FAMILIES, Chart
-from kvframe.bench.charts.gathered import Gathered, Kept, Source, Traffic, by_traffic, together
+from kvframe.bench.charts.gathered import (
+    Gathered,
+    Kept,
+    Source,
+    Traffic,
+    by_traffic,
+    of_policies,
+    together,
+)
 from kvframe.bench.charts.listing import charts, differences
 from kvframe.bench.charts.paired import Paired
 from kvframe.bench.charts.pictures import Look
@@ -172,6 +180,14 @@ class Study:
     def of_model(self, token_bytes: int) -> Study:
         """The same, with sizes in bytes of a model that keeps so many a token."""
         return Study(replace(self.gathered, token_bytes=token_bytes))
+
+    def of_policies(self, *names: str) -> Study:
+        """The same, of these policies alone: all of them are named and coloured in charts.
+
+        Raises:
+            ConfigError: One of them did not run.
+        """
+        return Study(of_policies(self.gathered, names))
 
     def __add__(self, other: Study) -> Study:
         """Both; of cells in both the other's are taken."""
@@ -380,6 +396,8 @@ def _request(kind: type[Any], asked: dict[str, Any]) -> Any:
         if get_origin(hints[name]) is Sequence:
             several = [value] if isinstance(value, str | int | float) else list(value)
             value = [str(one) for one in several] if get_args(hints[name]) == (str,) else several
+        elif Path in get_args(hints[name]) and isinstance(value, str):
+            value = Path(value)
         given[name] = value
     return kind(**given)
 

@@ -20,16 +20,20 @@ from kvframe.bench.policies import BASELINE, OPTIMUM
 NAMED = 12
 """Policies that the sentence names one by one; of more it says how many."""
 
+LEAST_GAP = 5e-4
+"""Of the prompt tokens: where opt leads lru by less, a share of that lead says nothing."""
+
 
 def with_gap_closed(rows: Rows) -> dict[Plan, Cell]:
-    """The same rows, each with its ``gap_closed`` where opt hits more than lru at its capacity."""
+    """The same rows, each with its ``gap_closed`` where opt clearly hits more than lru."""
     tokens = {(_place(plan), plan.label): cell.hit_tokens for plan, cell in rows.items()}
     filled = {}
     for plan, cell in rows.items():
         low = tokens.get((_place(plan), BASELINE))
         high = tokens.get((_place(plan), OPTIMUM))
         gap = None
-        if low is not None and high is not None and high > low:
+        least = LEAST_GAP * cell.input_tokens
+        if low is not None and high is not None and high - low > least:
             gap = (cell.hit_tokens - low) / (high - low)
         filled[plan] = msgspec.structs.replace(cell, gap_closed=gap)
     return filled
@@ -122,8 +126,14 @@ def doubt_of(field: Field, made: Comparisons) -> str:
         warm = f"the first {field.first:,} requests warm the cache up and do not count"
     return (
         f"{made.level:.0%} intervals by {made.draws:,} paired resamplings of {made.resampled:,} "
-        f"{unit}{seeds}, corrected for all {len(made.rows)} comparisons (max-statistic); {warm}"
+        f"{unit}{seeds}, {_corrected(len(made.rows))}{warm}"
     )
+
+
+def _corrected(comparisons: int) -> str:
+    if comparisons == 1:
+        return ""
+    return f"corrected for all {comparisons} comparisons (max-statistic); "
 
 
 def _no_verdict(field: Field) -> tuple[str, int | None]:

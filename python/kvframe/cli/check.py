@@ -13,11 +13,18 @@ import click
 
 from kvframe.cli import BAD_INPUT, fail, pages
 from kvframe.config import Chosen, Resolved
+from kvframe.config.origins import DEFAULT
 from kvframe.config.show import json_schema, show
+from kvframe.config.sources import FILE_NAME, PYPROJECT
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.errors import ConfigError, PluginError
 from kvframe.registry import Registry
+
+NOTHING_HERE = (
+    f"no {FILE_NAME}, and no {PYPROJECT} with [tool.kvframe], here, and no variable: "
+    "these are the defaults"
+)
 
 
 @click.command()
@@ -29,7 +36,8 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
 
     FILE is a kvframe.toml, or a pyproject.toml with [tool.kvframe]; without it, the one in the
     current directory. The output is TOML, with the origin of each value behind it: default,
-    FILE:LINE or the environment variable.
+    FILE:LINE or the environment variable. Where neither a file nor a variable gives a value, these
+    are the defaults, and the exit code is 2.
     """
     if schema:
         with redirect_stdout(sys.stderr):  # stdout is for the schema, not for plugins
@@ -57,6 +65,10 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             "cache.weight_version, or an engine that says Tiers(model=...)",
             err=True,
         )
+    if resolved.file is None and set(resolved.provenance.values()) == {DEFAULT}:
+        # A script that checks before it starts an engine may be in the wrong folder.
+        click.echo(f"error: {NOTHING_HERE}", err=True)
+        context.exit(BAD_INPUT)
 
 
 def _made(file: Path | None) -> Resolved:

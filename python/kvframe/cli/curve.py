@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from kvframe.bench import capacity
+from kvframe.bench.capacity import parse_shape
 from kvframe.bench.curve import REPLAYS, SMALL, Curve, CurveResult, knee, lru_curve, replayed_curves
 from kvframe.bench.locate import choose_all
 from kvframe.bench.options import split_list
@@ -15,6 +16,7 @@ from kvframe.bench.policies import BASELINE
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.cli.reading import read_aloud, reading
+from kvframe.config.sizes import token_bytes
 from kvframe.registry import Registry
 
 
@@ -42,6 +44,11 @@ from kvframe.registry import Registry
     help="Capacities at which other policies are replayed; between them their distance from lru is "
     f"interpolated.  [default: all; {REPLAYS} above {SMALL:,} block accesses]",
 )
+@click.option(
+    "--model-shape",
+    metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
+    help="The model, to say sizes in GiB too.",
+)
 @reading
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 def curve(
@@ -50,6 +57,7 @@ def curve(
     capacities: tuple[str, ...],
     mode: str,
     replays: int | None,
+    model_shape: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -79,7 +87,8 @@ def curve(
         click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
         return
     click.echo("\n".join([f"{source.name}: {mode} mode, blocks of {block_size} tokens", ""]))
-    click.echo("\n".join(aligned(_table(curves, distinct))))
+    block_bytes = 0 if model_shape is None else token_bytes(parse_shape(model_shape)) * block_size
+    click.echo("\n".join(aligned(_table(curves, distinct, block_bytes))))
     for one in curves:
         if not one.exact:
             click.echo(
@@ -90,17 +99,23 @@ def curve(
     click.echo(
         "Lru's curve has no knee."
         if bend is None
-        else f"The knee of lru's curve is at {bend:,} blocks."
+        else f"The knee of lru's curve is at {bend:,} blocks{_gib(bend, block_bytes)}."
     )
 
 
-def _table(curves: list[Curve], distinct: int) -> Table:
-    header = ["blocks", "of distinct", *(one.policy for one in curves)]
+def _gib(blocks: int, block_bytes: int) -> str:
+    return f" ({blocks * block_bytes / 2**30:,.2f} GiB)" if block_bytes else ""
+
+
+def _table(curves: list[Curve], distinct: int, block_bytes: int) -> Table:
+    sized = ["GiB"] if block_bytes else []
+    header = ["blocks", *sized, "of distinct", *(one.policy for one in curves)]
     table = Table("", header)
     for at, size in enumerate(curves[0].capacities):
         rates = [
             f"{'' if one.exact or size in one.replayed else '~'}{one.token_hit_rates[at]:.4f}"
             for one in curves
         ]
-        table.rows.append([f"{size:,}", f"{size / max(distinct, 1):.1%}", *rates])
+        gib = [f"{size * block_bytes / 2**30:,.2f}"] if block_bytes else []
+        table.rows.append([f"{size:,}", *gib, f"{size / max(distinct, 1):.1%}", *rates])
     return table

@@ -142,6 +142,8 @@ def index(block_size: int, **reading: Any) -> None:
             click.echo(msgspec.json.encode(told).decode())
             sys.stdout.flush()
         counts = subscriber.counts()
+    if not counts.applied:
+        _say_quiet(reading["endpoints"])
     click.echo(
         f"{counts.applied} batches, {counts.missed} missed, {counts.resets} resets", err=True
     )
@@ -189,16 +191,20 @@ def _batches(count: int | None, **reading: Any) -> Iterator[tuple[int, int, byte
                 quiet_at = math.inf
             elif time.monotonic() > quiet_at:
                 quiet_at = math.inf
-                click.echo(
-                    f"nothing has come from {' '.join(reading['endpoints'])}: does the server "
-                    "publish (--kv-events-config), and serve requests?",
-                    err=True,
-                )
+                _say_quiet(reading["endpoints"])
             for batch in waiting:
                 yield batch
                 if left is not None and (left := left - 1) == 0:
                     return
             waiting.clear()
+
+
+def _say_quiet(endpoints: Iterable[str]) -> None:
+    click.echo(
+        f"nothing has come from {' '.join(endpoints)}: does the server publish "
+        "(--kv-events-config), and serve requests?",
+        err=True,
+    )
 
 
 def _as_json(place: dict[str, Any], event: Stored | Removed | Cleared) -> str:

@@ -7,10 +7,18 @@ from pathlib import Path
 import click
 
 from kvframe.bench.capacity import parse_shape
+from kvframe.bench.options import split_list
 from kvframe.bench.study import Study
 from kvframe.config.sizes import token_bytes
 
 RESULTS = click.argument("results", nargs=-1, required=True, metavar="RESULTS...")
+POLICIES = click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="POLICY,...",
+    help="Show these alone, each in a colour of its own.  [default: all; the best are coloured]",
+)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -33,6 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--svg", type=_FOLDER, metavar="FOLDER", help="Draw every chart here as SVG.")
 @click.option("--png", type=_FOLDER, metavar="FOLDER", help="Draw every chart here as PNG.")
+@POLICIES
 def report(
     results: tuple[str, ...],
     out: Path,
@@ -40,6 +49,7 @@ def report(
     model_shape: str | None,
     svg: Path | None,
     png: Path | None,
+    policies: tuple[str, ...],
 ) -> None:
     """Write RESULTS into one HTML file.
 
@@ -47,7 +57,7 @@ def report(
     `curve`, and rows of `kvframe bench serve --requests`; - is standard input. Those of several
     runs are put together.
     """
-    study = Study.read(*results)
+    study = _read(results, policies)
     if model_shape is not None:
         study = study.of_model(token_bytes(parse_shape(model_shape)))
     study.report(out, title)
@@ -68,9 +78,15 @@ def report(
     metavar="FILE.png|FILE.svg",
     help="The picture; the suffix chooses its format.",
 )
-def plot(results: tuple[str, ...], output: Path) -> None:
+@POLICIES
+def plot(results: tuple[str, ...], output: Path, policies: tuple[str, ...]) -> None:
     """Draw hit rate against capacity, a panel for each trace and mode.
 
     RESULTS are as `kvframe bench report` takes them.
     """
-    Study.read(*results).draw(output)
+    _read(results, policies).draw(output)
+
+
+def _read(results: tuple[str, ...], policies: tuple[str, ...]) -> Study:
+    study = Study.read(*results)
+    return study.of_policies(*split_list(policies, "--policy")) if policies else study

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ from kvframe.files import CONFIG_BYTES, FileError, read_regular
 FILE_NAME = "kvframe.toml"
 PYPROJECT = "pyproject.toml"
 _TOOL = "tool.kvframe"
+
+_UNQUOTED = re.compile(r"(?:=|\[|,)[ \t]*([^\s\[\]{},=\"'#]*[A-Za-z][^\s\[\]{},\"'#]*)")
+"""What stands where a value begins, and is a word."""
 
 
 def find(directory: Path) -> Path | None:
@@ -150,7 +154,8 @@ def _parse(text: str, file: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason, line = _place(str(error), text)
-        raise ConfigError(f"{file}:{line}: is not TOML: {cut(reason)}") from error
+        told = f"{file}:{line}: is not TOML: {cut(reason)}"
+        raise ConfigError(told + _unquoted(str(error), text)) from error
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
         reason = " ".join(str(error).split())
         raise ConfigError(f"{file}: is not TOML: {cut(reason)}") from error
@@ -162,6 +167,19 @@ def _place(message: str, text: str) -> tuple[str, int]:
     words = place.replace(",", "").split()
     line = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
     return " ".join(reason.split()), line
+
+
+def _unquoted(message: str, text: str) -> str:
+    """``: text needs quotes`` where the value that TOML stumbled over is a word; else nothing."""
+    place = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    if place is None or not message.startswith(("Invalid value", "Expected newline")):
+        return ""
+    line, column = text.split("\n")[int(place[1]) - 1], int(place[2]) - 1
+    for word in _UNQUOTED.finditer(line):
+        # Of "2q" the 2 is a number, and the error is behind it.
+        if word.start(1) <= column < word.end(1) and word[1].lower() not in ("true", "false"):
+            return f': text needs quotes: "{cut(word[1], 60)}"'
+    return ""
 
 
 def _tool_table(data: dict[str, Any]) -> dict[str, Any] | None:

@@ -277,4 +277,4 @@ def _text(words: str) -> Text:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == 0 or abs(value) >= 10 else f"{value:.1f}"
+    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 10 else f"{value:.1f}"

@@ -8,7 +8,9 @@ order of its own overrides `BatchedEviction.victims` instead.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any, ClassVar
+from warnings import warn
 
 import msgspec
 import numpy as np
@@ -79,6 +81,21 @@ class Candidates(msgspec.Struct, frozen=True):
 RENAMED_EVENTS = {"claim": "acquire", "missed": "on_miss"}
 """Event names of before the first release: a policy that overrides one would never be called."""
 
+EVENTS = ("insert", "insert_keyed", "on_miss", "hit", "acquire", "release", "remove")
+"""The event methods of `BatchedEviction`."""
+
+OTHER_WORDS = {"miss": "on_miss", "on_evict": "remove", "evict": "remove", "evicted": "remove"}
+"""What other libraries call these events."""
+
+
+def _meant(name: str) -> str | None:
+    """The event that a method's name is a slip of; None where it is none."""
+    if name.startswith("_") or name in EVENTS:
+        return None
+    bare = name.removeprefix("on_")
+    near = get_close_matches(bare, EVENTS, n=1, cutoff=0.8)
+    return OTHER_WORDS.get(name) or (near[0] if near else None)
+
 
 class BatchedEviction:
     """Base class of eviction policies in Python. Override `score`, or `victims`.
@@ -109,6 +126,14 @@ class BatchedEviction:
         for old, new in RENAMED_EVENTS.items():
             if old in vars(cls):
                 raise TypeError(f"{cls.__name__}.{old}: this event is called {new} now")
+        for name, value in vars(cls).items():
+            event = _meant(name) if callable(value) else None
+            if event is not None:
+                warn(
+                    f"{cls.__name__}.{name} is called by nothing; did you mean the event {event}? "
+                    f"If it is a helper, name it _{name}",
+                    stacklevel=2,
+                )
 
     def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
         """Fill ``out`` (float64) with one score per candidate; the lowest goes first; no NaN."""

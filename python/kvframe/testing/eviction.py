@@ -53,7 +53,8 @@ def check_policy(
             failed.setdefault(fault.promise, fault.finding)
     loaded = subject.loaded
     origin = f"{loaded.distribution} {loaded.version}".rstrip()
-    return Report(loaded.descriptor.name, origin, judged(PROMISES, passed, failed), decision_us)
+    checks = judged(PROMISES, passed, failed)
+    return Report(loaded.descriptor.name, origin, checks, decision_us, not subject.batched)
 
 
 class EvictionConformance(Conformance):

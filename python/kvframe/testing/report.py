@@ -46,12 +46,15 @@ class Report:
         checks: One a promise.
         decision_us: Microseconds that a decision among 256 candidates took; None if that was not
             measured.
+        of_call: Whether that is an allocation with the core's own work in it: a compiled policy is
+            called without Python between, and its part cannot be told.
     """
 
     policy: str
     origin: str
     checks: tuple[Check, ...]
     decision_us: float | None = None
+    of_call: bool = False
 
     @property
     def ok(self) -> bool:

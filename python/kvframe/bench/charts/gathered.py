@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
+
+import msgspec
 
 from kvframe.bench.cells import Cell
 from kvframe.bench.content import Content
@@ -17,6 +19,7 @@ from kvframe.bench.server.requests import RequestRow
 from kvframe.bench.verdict import Verdict
 from kvframe.errors import ConfigError
 from kvframe.policies.builtin import BUILTIN
+from kvframe.spelling import did_you_mean
 
 BOUNDS = frozenset(policy.name for policy in BUILTIN if policy.replay_only)
 """Policies that no engine can run."""
@@ -149,6 +152,36 @@ class Gathered:
         names += [row.policy for row in self.rows]
         names += [curve.policy for one in self.curves for curve in one.curves]
         return list(dict.fromkeys(names))
+
+
+def of_policies(gathered: Gathered, names: Sequence[str]) -> Gathered:
+    """The same results of these policies alone.
+
+    Raises:
+        ConfigError: One of them did not run.
+    """
+    for name in names:
+        if name not in gathered.policies:
+            near = did_you_mean(name, gathered.policies)
+            raise ConfigError(
+                f"{name}: not in these results, of {', '.join(gathered.policies)}{near}"
+            )
+    own = frozenset(names)
+    traffic = [
+        replace(one, kept={at: kept for at, kept in one.kept.items() if at[0] in own}, verdict=None)
+        for one in gathered.traffic
+    ]
+    curves = [
+        msgspec.structs.replace(one, curves=[curve for curve in one.curves if curve.policy in own])
+        for one in gathered.curves
+    ]
+    return replace(
+        gathered,
+        traffic=[one for one in traffic if one.kept],
+        servers=[cell for cell in gathered.servers if cell.policy in own],
+        rows=[row for row in gathered.rows if row.policy in own],
+        curves=[one for one in curves if one.curves],
+    )
 
 
 def together(parts: Iterable[Gathered]) -> Gathered:

@@ -130,7 +130,7 @@ def picture(charts: Sequence[Chart], look: Look, form: str) -> bytes:
 
 
 def figure(charts: Sequence[Chart], look: Look) -> Figure:
-    """A panel for each chart, at most two side by side.
+    """A panel for each chart: up to three in a row, more in rows of two.
 
     Raises:
         ConfigError: matplotlib is missing.
@@ -142,7 +142,7 @@ def figure(charts: Sequence[Chart], look: Look) -> Figure:
         raise ConfigError(
             "pictures need matplotlib; install it with: pip install 'kvframe[plot]'"
         ) from None
-    columns = min(len(charts), 2)
+    columns = len(charts) if len(charts) <= 3 else 2
     rows = -(-len(charts) // columns)
     width, height = _INCHES
     tallest = max(

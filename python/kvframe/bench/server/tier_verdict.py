@@ -10,6 +10,9 @@ from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
 
+FELT = 0.01
+"""Seconds of a time to the first token: no one feels a smaller change, and it pays for nothing."""
+
 PAYS, COSTS, MIXED, ALL_THE_SAME = "pays", "costs", "mixed", "makes no difference"
 
 
@@ -21,10 +24,12 @@ class _Pair(NamedTuple):
 
     @property
     def says(self) -> str:
-        """By mean and P99 of the time to the first token: changes within `ALIKE` count as none."""
-        changes = [change for change in (self.mean, self.late) if change is not None]
-        better = any(change < -ALIKE for change in changes)
-        worse = any(change > ALIKE for change in changes)
+        """By mean and P99 of the time to the first token: changes within `ALIKE` or `FELT` count as
+        none.
+        """
+        one, other = self.without, self.below
+        signs = {_sign(one.ttft_mean, other.ttft_mean), _sign(one.ttft_p99, other.ttft_p99)}
+        better, worse = -1 in signs, 1 in signs
         if better and worse:
             return MIXED
         return PAYS if better else COSTS if worse else ALL_THE_SAME
@@ -60,7 +65,7 @@ def tier_sentence(cells: Cells) -> str:
         PAYS: "pays",
         COSTS: "costs more than it saves",
         MIXED: "helps some and keeps others waiting",
-        ALL_THE_SAME: f"makes no difference of more than {ALIKE:.0%}",
+        ALL_THE_SAME: f"makes no difference of more than {ALIKE:.0%} and {FELT * 1e3:.0f} ms",
     }
     others = [one for factor, one in pairs.items() if factor != 1.0 and one is not None]
     same = all(one.says == pair.says for one in others)
@@ -106,6 +111,16 @@ def _saved(pair: _Pair) -> str:
         f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} a GiB of the "
         f"{size:,.0f} below the pool"
     )
+
+
+def _sign(before: float | None, after: float | None) -> int:
+    """-1 where the time is clearly shorter, 1 where it is clearly longer."""
+    change = _change(before, after)
+    if change is None or before is None or after is None:
+        return 0
+    if abs(change) <= ALIKE or abs(after - before) <= FELT:
+        return 0
+    return 1 if change > 0 else -1
 
 
 def _change(before: float | None, after: float | None) -> float | None:
