@@ -63,6 +63,7 @@ def test_the_sockets_name_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "zmq", None)
     for module in ("announcer", "publisher", "sockets", "stream", "subscriber"):
         monkeypatch.delitem(sys.modules, f"kvframe.wire.{module}", raising=False)
+    monkeypatch.delitem(vars(kvframe.wire), name, raising=False)  # once used, it is kept there
     with pytest.raises(ImportError, match=r"need pyzmq: pip install 'kvframe\[wire\]'"):
         getattr(kvframe.wire, name)
 
