@@ -5,11 +5,12 @@ Runs where vLLM can be imported; a GPU is not needed.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ from kvframe_vllm.replay.__main__ import main as replayed
 from kvframe_vllm.replay.check import check_pool, check_step
 from kvframe_vllm.replay.engine import Load, Run, requests, run, scheduler
 from kvframe_vllm.replay.scenarios import SCENARIOS, checked, serve, under
+from kvframe_vllm.replay.switching import main as switching
 from kvframe_vllm.replay.workload import Families
 from kvframe_vllm.switch import switch
 
 PROMPTS = Families().prompts()
+SWITCHABLE = "kvframe_vllm.scheduler.SwitchableScheduler"
 SCHEDULER = "kvframe_vllm.scheduler.KvframeScheduler"
 CONNECTOR = {
     "kv_connector": "KvframeConnector",
@@ -147,12 +150,21 @@ def test_the_entry_point_does_nothing_unless_asked(monkeypatch: pytest.MonkeyPat
     assert Scheduler.__init__ is was
 
 
-def test_a_file_names_the_policy(tmp_path: Path) -> None:
+def test_a_file_names_the_policy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("vllm").propagate = True
     file = tmp_path / "kvframe.toml"
     file.write_text('[eviction]\npolicy = "s3-fifo"\noptions = { small_percent = 20 }\n')
     made = scheduler(Load(blocks=50))
     assert install(pool_of(made), str(file))
     assert pool_of(made).free_block_queue.core.policy == "s3-fifo"
+    assert "ignored here" not in caplog.text
+    file.write_text(
+        "[cache]\ncapacity = 9\n[eviction]\npolicy = 'lfu'\n[retention]\nsessions = true\n"
+    )
+    take_out(pool_of(made))
+    assert install(pool_of(made), str(file))
+    (told,) = [line for line in caplog.messages if "ignored here" in line]
+    assert told.startswith(f"kvframe: {file}: ignored here: cache.capacity, retention (")
 
 
 def test_the_connector_counts_hits_and_evictions() -> None:
@@ -204,7 +216,45 @@ def test_a_replay_of_a_policy_that_is_unknown_ends_before_it_runs(
         replayed()
     told = capsys.readouterr()
     assert (ended.value.code, told.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert told.err.startswith("error: eviction.policy = ")
     assert "no eviction policy lruu; did you mean lru" in told.err
+    assert len(told.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("compatibility", "suite", "replay.__main__", "replay.cost", "replay.demonstration"),
+        *("replay.fuzz", "replay.manager", "replay.manager_cost", "replay.manager_fuzz"),
+        *("replay.scenarios", "replay.serial", "replay.shadow", "replay.switching"),
+    ],
+)
+def test_every_command_ends_with_a_line_and_2(module: str) -> None:
+    main = importlib.import_module(f"kvframe_vllm.{module}").main
+    assert main.__wrapped__.__name__ == "main", "it is not under one_line"
+
+
+@pytest.mark.parametrize(("call", "wrong"), [(replayed, "--policies"), (switching, "--policies")])
+def test_a_file_with_an_unknown_key_is_a_line_and_no_traceback(
+    call: Callable[[], None],
+    wrong: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="vllm")  # the command's own ends with the test
+    monkeypatch.chdir(tmp_path)
+    Path("bad.toml").write_text("[eviction]\npolice = 'lfu'\n[cache]\nsize = 1\n")
+    monkeypatch.setattr("sys.argv", ["command", wrong, "bad.toml"])
+    with pytest.raises(SystemExit) as ended:
+        call()
+    told = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert [line.partition(" = ")[0] for line in told] == [
+        "error: bad.toml:4: cache.size",
+        "error: bad.toml:2: eviction.police",
+    ]
 
 
 def test_a_release_that_is_not_known_leaves_stock() -> None:
@@ -327,6 +377,52 @@ def test_a_switch_that_cannot_be_made_changes_nothing(caplog: pytest.LogCaptureF
     assert not switch(pool_of(made), "lruu")
     assert pool_of(made).free_block_queue.core.policy == "lru"
     assert [line for line in caplog.messages if line.startswith("kvframe does not switch to lruu")]
+
+
+def test_a_scheduler_follows_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("vllm").propagate = True
+    file = tmp_path / "policy"
+    monkeypatch.setenv(choice.SWITCH, str(file))
+    load = Load(blocks=300, scheduler_cls=SWITCHABLE, additional_config={"kvframe": "lru"})
+    made = scheduler(load)
+    for request in requests(PROMPTS, load.block_size):
+        made.add_request(request)
+    ruled_by: list[str] = []
+    steps: dict[int, Callable[[], object]] = {
+        20: lambda: file.write_text("lfu\n"),
+        40: lambda: file.write_text("lruu"),  # nothing changes
+        60: lambda: file.write_bytes(b"\xff"),
+        80: file.unlink,
+        90: file.mkdir,
+        99: file.rmdir,
+        100: lambda: file.write_text("stock"),
+        120: lambda: file.write_text("s3-fifo:small_percent=20"),
+    }
+
+    def before(step: int) -> None:
+        ruled_by.append(getattr(pool_of(made).free_block_queue, "policy", "stock"))
+        steps.get(step, lambda: None)()
+
+    done = run(made, load, before, lambda done, output: check_step(made, done, output, 16))
+    assert len(done.hits) == len(PROMPTS)
+    s3 = "s3-fifo:small_percent=20"
+    at = {20: "lru", 22: "lfu", 45: "lfu", 85: "lfu", 102: "stock", 122: s3, -1: s3}
+    assert {step: ruled_by[step] for step in at} == at
+    told = [line for line in caplog.messages if line.startswith("kvframe does not switch")]
+    assert len(told) == 3, "once each, and not at every step"
+
+
+def test_a_scheduler_without_a_file_to_follow_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("vllm").propagate = True
+    monkeypatch.delenv(choice.SWITCH, raising=False)
+    load = Load(blocks=300, scheduler_cls=SWITCHABLE, additional_config={"kvframe": "lru"})
+    made = scheduler(load)
+    assert len(served(made, load, PROMPTS[:5]).hits) == 5
+    assert [line for line in caplog.messages if "KVFRAME_VLLM_SWITCH is not set" in line]
 
 
 def test_counts_of_another_are_taken_over() -> None:

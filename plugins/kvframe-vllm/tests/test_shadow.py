@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ if importlib.util.find_spec("vllm") is None:
 from kvframe_vllm.choice import resolved
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
+from kvframe_vllm.replay.exposed import exposed
 from kvframe_vllm.replay.loads import LOADS
 from kvframe_vllm.replay.shadowed import with_shadows
 from kvframe_vllm.shadow.config import ShadowConfig
@@ -111,6 +114,13 @@ def test_numbers_go_into_vllms_metrics() -> None:
     ratio = registry.get_sample_value("vllm:kvframe_shadow_hit_ratio", labels)
     assert ratio == pytest.approx(report.hit_rate(lfu))
     assert registry.get_sample_value("vllm:kvframe_shadow_stride", {"engine": "0"}) == 1
+    text = exposed(made.vllm_config, report)
+    labels_of = 'blocks="300",engine="0",model_name="MODEL",policy="lfu"'
+    line = f"vllm:kvframe_shadow_hit_tokens_total{{{labels_of}}} {float(lfu.hit_tokens)}"
+    assert line in text.splitlines()
+    names = {line.partition("{")[0] for line in text.splitlines()}
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "shadow.md"
+    assert names == set(re.findall(r"^\| `(vllm:\w+)` \|", page.read_text(), re.M))
     sampled = ShadowStats.between(nothing, replace(report, stride=8))
     assert sampled.reduce()["shadows follow"] == "1 block in 8"
     assert "shadows follow" not in both.reduce()

@@ -15,6 +15,7 @@ Three ways in, of which one is enough; each puts a policy in place of the order 
 | `kvframe_vllm.install` | puts a policy into a live pool, and takes it out again |
 | `kvframe_vllm.pool`, `kvframe_vllm.queue` | what a pool notifies, and its free queue |
 | `kvframe_vllm.switch` | another policy in a pool that serves |
+| `kvframe_vllm.check` | what a setting comes to, before vLLM starts |
 | `kvframe_vllm.plugin`, `kvframe_vllm.scheduler`, `kvframe_vllm.connector` | the three ways in |
 | `kvframe_vllm.manager` | the whole block manager instead of the pool's order (experimental) |
 | `kvframe_vllm.offload` | vLLM's CPU tier: policies by name, admission, kvframe's stores below it |
@@ -22,5 +23,6 @@ Three ways in, of which one is enough; each puts a policy in place of the order 
 | `kvframe_vllm.passive` | what the connectors share: they move no bytes |
 | `kvframe_vllm.shadow` | what other policies and sizes would hit, while vLLM goes on as it is |
 | `kvframe_vllm.compatibility`, `kvframe_vllm.suite` | is lru equal to stock; vLLM's own tests |
+| `kvframe_vllm.command` | how every command here ends where kvframe says what is wrong |
 | `kvframe_vllm.replay` | vLLM's scheduler without a model: hit rates, stock beside a policy |
 """

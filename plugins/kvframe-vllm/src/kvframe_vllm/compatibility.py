@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kvframe_vllm import releases
+from kvframe_vllm.command import one_line
 from kvframe_vllm.suite import rows_of
 
 RECORD = Path("results") / "compatibility.json"
@@ -98,6 +99,7 @@ as with stock.
 """
 
 
+@one_line
 def main() -> None:
     """Compare, record, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.compatibility")

@@ -18,9 +18,6 @@ from kvframe_vllm.log import logger
 from kvframe_vllm.pool import be_silent, notify
 from kvframe_vllm.queue import PolicyQueue
 
-STOCK = "stock"
-"""The name of vLLM's own order."""
-
 
 def install(pool: Any, text: str | None) -> bool:
     """Put the policy that ``text`` names into ``pool``, instead of vLLM's order.
@@ -32,7 +29,7 @@ def install(pool: Any, text: str | None) -> bool:
     Returns:
         Whether it rules the pool now.
     """
-    if text == STOCK:
+    if text == choice.STOCK:
         return False
     try:
         if reason := unfit(pool):
@@ -46,6 +43,8 @@ def install(pool: Any, text: str | None) -> bool:
         resolved.eviction.name,
         pool.num_gpu_blocks,
     )
+    if passed_over := choice.ignored(resolved):
+        logger.warning("kvframe: %s", passed_over)
     return True
 
 

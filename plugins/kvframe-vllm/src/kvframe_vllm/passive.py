@@ -10,10 +10,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 
+from kvframe_vllm.choice import ROLE
 from kvframe_vllm.log import logger
-
-ROLE = "kv_producer"
-"""With any other role vLLM frees blocks late under asynchronous scheduling, which costs hits."""
 
 
 class PassiveConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kvframe_vllm.command import one_line
 from kvframe_vllm.suite_faces import FACE, MET, POLICY
 
 RECORD = Path("results") / "suite.json"
@@ -108,6 +109,7 @@ SHOWN = 6
 """Tests that the page names for a reason; the record has all."""
 
 
+@one_line
 def main() -> None:
     """Run them with vLLM's own order and with the policy's; print and record what differs, and fail
     where no reason is known.

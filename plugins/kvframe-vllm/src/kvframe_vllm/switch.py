@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvframe_vllm import choice
-from kvframe_vllm.install import STOCK, put_in, take_out, unfit
+from kvframe_vllm.install import put_in, take_out, unfit
 from kvframe_vllm.log import logger
 from kvframe_vllm.pool import ruled
 
@@ -42,7 +42,7 @@ def switch(pool: Any, text: str, uses: Sequence[int] | None = None) -> bool:
 
 
 def _switch(pool: Any, text: str, uses: Sequence[int] | None) -> None:
-    if text == STOCK:
+    if text == choice.STOCK:
         if ruled(pool):
             take_out(pool)
     elif ruled(pool):

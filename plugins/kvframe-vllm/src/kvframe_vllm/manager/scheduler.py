@@ -29,19 +29,22 @@ def put_in(scheduler: Any) -> bool:
     """
     try:
         text = choice.asked(scheduler.vllm_config)
-        if text == install.STOCK:
+        if text == choice.STOCK:
             return False
         if reason := unfit(scheduler):
             _told(reason)
             install.install(scheduler.kv_cache_manager.block_pool, text)
             return False
         manager = WholeManager(scheduler, text)
+        passed_over = choice.ignored(choice.resolved(text), whole=True)
     except Exception as error:
         _told(f"{type(error).__name__}: {error}")
         return False
     scheduler.kv_cache_manager = manager
     told = manager.policy, manager.block_pool.num_gpu_blocks
     logger.info("kvframe manages the GPU prefix cache by %s, %d blocks (experimental)", *told)
+    if passed_over:
+        logger.warning("kvframe: %s", passed_over)
     return True
 
 

@@ -71,7 +71,7 @@ class WholeManager(KVCacheManager):  # type: ignore[misc]
             "event_log": self.stock.enable_kv_cache_events,
         }
         # vLLM counts.
-        others: dict[str, Any] = {"observe": {"statistics": False}}
+        others: dict[str, Any] = {"observe": {"statistics": False}, "groups": [{"name": "full"}]}
         resolved = choice.resolved(text, cache=cache, **others)
         if not self._windows:
             return resolved

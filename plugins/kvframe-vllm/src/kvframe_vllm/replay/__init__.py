@@ -7,6 +7,7 @@
 ``loads``      others: conversations, documents
 ``shadow``     how far shadows are from runs with that policy and size
 ``shadow_cost``  what they cost a step
+``exposed``    their numbers as ``/metrics`` has them
 ``check``      what must hold after every step
 ``scenarios``  lru against stock under preemption, aborts, drafts, windows and late frees
 ``fuzz``       loose values of clients and operators

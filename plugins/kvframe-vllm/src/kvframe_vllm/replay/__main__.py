@@ -9,10 +9,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from kvframe.errors import KVFrameError, PluginError
+from kvframe.errors import KVFrameError
 from kvframe.registry import Registry
-from kvframe_vllm.choice import resolved
-from kvframe_vllm.install import STOCK, put_in, unfit
+from kvframe_vllm.choice import STOCK, listed, resolved
+from kvframe_vllm.command import one_line
+from kvframe_vllm.install import put_in, unfit
 from kvframe_vllm.manager.fit import unfit as unfit_manager
 from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay import manager as manager_replay
@@ -25,12 +26,13 @@ FACES = ("pool", "manager")
 """The policy in vLLM's pool, and kvframe's whole manager in the place of vLLM's."""
 
 
+@one_line
 def main() -> None:
     """Run every policy at every size in every face; print a table, and record it."""
     asked = arguments()
     logging.getLogger("vllm").setLevel(logging.ERROR)
     prompts = Families(requests=asked.requests).prompts()
-    policies = [STOCK, *(installed() if asked.policies == "all" else asked.policies.split(","))]
+    policies = [STOCK, *asked.policies]
     sizes = [int(size) for size in asked.blocks.split(",")]
     faces = asked.faces.split(",")
     print(f"{'policy':<16}" + "".join(f"{size:>9}" for _ in faces for size in sizes), flush=True)
@@ -69,7 +71,11 @@ def remark(policy: str, cells: list[dict[str, Any]]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """What the command line says.
+
+    Raises:
+        ConfigError, PluginError: A policy, or a file of one, is wrong.
+    """
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay", description=__doc__)
     parser.add_argument("--policies", default="lru,lfu", help="names by comma, or all")
     parser.add_argument("--faces", default="pool", help=f"by comma: {', '.join(FACES)}")
@@ -79,12 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="check every step (slow)")
     parser.add_argument("--json", type=Path, default=records.place("eviction"), help="the record")
     asked = parser.parse_args()
-    for policy in asked.policies.split(","):
-        try:
-            if policy not in (STOCK, "all"):
-                resolved(policy)
-        except PluginError as error:
-            parser.error(str(error))
+    asked.policies = installed() if asked.policies == "all" else listed(asked.policies)
     return asked
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvframe_vllm.choice import resolved
+from kvframe_vllm.choice import listed, resolved
+from kvframe_vllm.command import one_line
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
@@ -34,6 +35,7 @@ BAR = 1.05
 """Of stock's time, that lru may take."""
 
 
+@one_line
 def main() -> None:
     """Print the medians of runs in turn, and the ratio to stock; record, and fail above the bar."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.cost", description=__doc__)
@@ -43,7 +45,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=records.place("cost"), help="the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
-    names = ["stock", *asked.policies.split(",")]
+    names = ["stock", *listed(asked.policies)]
     cells = [
         cell
         for running in map(int, asked.running.split(","))

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kvframe.shadow import ShadowReport
+from kvframe_vllm.choice import listed
+from kvframe_vllm.command import one_line
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.mixed import OUTPUT, SHARES, mixed
@@ -33,6 +35,7 @@ WAITING = 4
 """Requests that wait at a time: the others have not come yet."""
 
 
+@one_line
 def main() -> None:
     """Serve, switch, write the record, draw."""
     parser = argparse.ArgumentParser(
@@ -60,7 +63,7 @@ def main() -> None:
 
 def demonstrated(asked: argparse.Namespace) -> dict[str, Any]:
     """Serve the load, and switch half way."""
-    policies = [FIRST, *asked.policies.split(",")]
+    policies = [FIRST, *listed(asked.policies)]
     extra = {"policies": policies, "sizes": list(SIZES), "policy": FIRST}
     load = with_shadows(Load(blocks=asked.blocks), extra)
     made = scheduler(load)

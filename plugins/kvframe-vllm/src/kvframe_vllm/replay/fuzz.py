@@ -20,6 +20,7 @@ from typing import Any
 from vllm.lora.request import LoRARequest
 
 from kvframe_vllm import choice
+from kvframe_vllm.command import one_line
 from kvframe_vllm.install import put_in
 from kvframe_vllm.plugin import put_into
 from kvframe_vllm.pool import ruled
@@ -143,6 +144,7 @@ def configured(count: int, seed: int) -> None:
         put_into(scheduler_like, only_if_asked=chance.random() < 0.5)
 
 
+@one_line
 def main() -> None:
     """Fuzz every seam, and print how much was served."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.fuzz", description=__doc__)
@@ -152,7 +154,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=records.place("fuzz"), help="the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
-    policies, start, served = asked.policies.split(","), time.monotonic(), 0
+    policies, start, served = choice.listed(asked.policies), time.monotonic(), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         configured(min(asked.requests, BATCH), asked.seed)

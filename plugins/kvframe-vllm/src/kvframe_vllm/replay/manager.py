@@ -14,6 +14,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from kvframe_vllm.command import one_line
 from kvframe_vllm.manager.scheduler import put_in
 from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay import records, scenarios
@@ -29,6 +30,7 @@ found, and the tables, one a group.
 Told = list[Step]
 
 
+@one_line
 def main() -> None:
     """Serve every scenario twice, and print whether lru is stock."""
     parser = argparse.ArgumentParser(

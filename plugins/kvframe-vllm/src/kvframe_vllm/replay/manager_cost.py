@@ -14,14 +14,14 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from kvframe_vllm.choice import STOCK, listed
+from kvframe_vllm.command import one_line
 from kvframe_vllm.manager.scheduler import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.repeated import Repeated
 from kvframe_vllm.replay.repeated import record as record_answers
 from kvframe_vllm.replay.workload import Families
-
-STOCK = "stock"
 
 NONE = "none"
 """A manager that repeats what stock has answered."""
@@ -33,6 +33,7 @@ STEP_BAR = 1.0
 """Of stock's whole step, that foresight may take."""
 
 
+@one_line
 def main() -> None:
     """Print the medians of runs in turn and their ratio to stock; record, and fail above a bar."""
     parser = argparse.ArgumentParser(
@@ -47,7 +48,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
-    names = [STOCK, *asked.policies.split(",")]
+    names = [STOCK, *listed(asked.policies)]
     cells = []
     for running in map(int, asked.running.split(",")):
         for row in measured(names, running, asked.answer, asked.turns):

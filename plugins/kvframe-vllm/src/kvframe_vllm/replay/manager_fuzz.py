@@ -14,6 +14,8 @@ import time
 import warnings
 from pathlib import Path
 
+from kvframe_vllm.choice import listed
+from kvframe_vllm.command import one_line
 from kvframe_vllm.manager.scheduler import put_in
 from kvframe_vllm.manager.whole import WholeManager
 from kvframe_vllm.replay import records
@@ -58,6 +60,7 @@ def wish(chance: random.Random) -> object:
     return chance.choice([{"prompt": keep}, {"answer": keep}, {"prompt": loose(chance)}, 3])
 
 
+@one_line
 def main() -> None:
     """Serve loose requests under several policies, and print how many there were."""
     parser = argparse.ArgumentParser(
@@ -71,7 +74,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
-    policies, start, served = asked.policies.split(","), time.monotonic(), 0
+    policies, start, served = listed(asked.policies), time.monotonic(), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while served < asked.requests:

@@ -27,8 +27,9 @@ from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.v1.kv_cache_interface import SlidingWindowSpec
 from vllm.v1.request import Request, RequestStatus
 
-from kvframe_vllm.choice import resolved
-from kvframe_vllm.install import STOCK, put_in
+from kvframe_vllm.choice import STOCK, resolved
+from kvframe_vllm.command import one_line
+from kvframe_vllm.install import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.check import check_step
 from kvframe_vllm.replay.engine import Load, Run, full_attention, requests, run, scheduler
@@ -185,6 +186,7 @@ def compared(name: str, load: Load, count: int, check: int) -> dict[str, Any]:
     }
 
 
+@one_line
 def main() -> None:
     """Serve every scenario twice, and print and record whether lru is stock."""
     parser = argparse.ArgumentParser(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kvframe.bench.results import read_outcomes
+from kvframe_vllm.command import one_line
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.workload import Families
@@ -30,6 +31,7 @@ SIZES = (300, 500, 700)
 BLOCK = Load(1).block_size
 
 
+@one_line
 def main() -> None:
     """Compare at every size, print, and record."""
     parser = argparse.ArgumentParser(

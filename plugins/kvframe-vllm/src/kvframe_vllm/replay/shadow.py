@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from kvframe.shadow import ShadowReport
-from kvframe_vllm.choice import resolved
+from kvframe_vllm.choice import listed, resolved
+from kvframe_vllm.command import one_line
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
+from kvframe_vllm.replay.exposed import exposed
 from kvframe_vllm.replay.loads import LOADS
 from kvframe_vllm.replay.shadow_bars import BARS, missed
 from kvframe_vllm.replay.shadow_cost import TURNS, costs
@@ -45,6 +47,7 @@ STRIDE = 8
 RECORD, PAGE = records.place("shadow"), Path("SHADOW.md")
 
 
+@one_line
 def main() -> None:
     """Measure, record, write the page, and fail where a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.shadow")
@@ -54,10 +57,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="the record; by default results/shadow.json")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
-    policies, rows = asked.policies.split(","), []
+    policies, rows = listed(asked.policies), []
+    metrics = ""
     for load in asked.loads.split(","):
-        rows.append(measured(load, policies))
-        print(told(rows[-1]), flush=True)
+        row, metrics = measured(load, policies)
+        rows.append(row)
+        print(told(row), flush=True)
+    print(f"\n/metrics of a server after the last of these:\n{metrics}", flush=True)
     costs_found = costs(asked.turns) if asked.turns else []
     target = asked.json or RECORD
     machine = {"cores": os.cpu_count(), "system": platform.machine()}
@@ -68,14 +74,16 @@ def main() -> None:
     records.fail_if(missed(found))
 
 
-def measured(name: str, policies: Sequence[str]) -> dict[str, Any]:
-    """One load: what the shadows predict, and what runs with that policy and size hit."""
+def measured(name: str, policies: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """One load: what the shadows predict, and what runs with that policy and size hit; and what
+    ``/metrics`` of a server would have after it.
+    """
     prompts, load = LOADS[name](), loaded(BLOCKS)
-    full = watched(load, prompts, policies)
-    late = watched(loaded(BLOCKS, asynchronous=True), prompts, ["lru"])
+    full, metrics = watched(load, prompts, policies)
+    late, _ = watched(loaded(BLOCKS, asynchronous=True), prompts, ["lru"])
     many = LOADS[name](STRIDE)
-    sampled = watched(loaded(BLOCKS * STRIDE, STRIDE), many, policies, stride=STRIDE)
-    return {
+    sampled, _ = watched(loaded(BLOCKS * STRIDE, STRIDE), many, policies, stride=STRIDE)
+    row = {
         "load": name,
         "blocks": BLOCKS,
         "running": RUNNING,
@@ -91,6 +99,7 @@ def measured(name: str, policies: Sequence[str]) -> dict[str, Any]:
             "cells": cells(sampled, many, BLOCKS * STRIDE, STRIDE),
         },
     }
+    return row, metrics
 
 
 def loaded(blocks: int, scale: int = 1, **fields: Any) -> Load:
@@ -126,8 +135,8 @@ def equal(report: ShadowReport) -> int:
 
 def watched(
     load: Load, prompts: list[list[int]], policies: Sequence[str], *, stride: int = 1
-) -> ShadowReport:
-    """What shadows count beside one run of vLLM's own lru."""
+) -> tuple[ShadowReport, str]:
+    """What shadows count beside one run of vLLM's own lru, and how ``/metrics`` says it."""
     extra = {"policies": list(policies), "sizes": list(SIZES), "stride": stride}
     made = scheduler(with_shadows(load, extra))
     for request in requests(prompts, load.block_size):
@@ -138,7 +147,7 @@ def watched(
     made.connector.shutdown()
     if report.failure is not None or report.dropped or report.stride != stride:
         raise SystemExit(f"the shadows cannot be trusted: {report.doubt}")
-    return report
+    return report, exposed(made.vllm_config, report)
 
 
 def hit_rate(policy: str, load: Load, prompts: list[list[int]]) -> float:

@@ -12,7 +12,8 @@ from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
 
-from kvframe_vllm.choice import resolved
+from kvframe_vllm.choice import listed, resolved
+from kvframe_vllm.command import one_line
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.switch import switch
@@ -24,6 +25,7 @@ BAR_MS = 50
 """Milliseconds that a switch may take."""
 
 
+@one_line
 def main() -> None:
     """Switch from lru to each policy and back, in turn; print and record the medians."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.switching")
@@ -34,12 +36,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=records.place("switch"), help="the record")
     asked = parser.parse_args()
     logging.getLogger("vllm").setLevel(logging.ERROR)
+    policies = listed(asked.policies)
     pool = full(asked.blocks, asked.uses)
     gc.collect()
     gc.freeze()
     spent: dict[str, list[float]] = {}
     for _ in range(asked.turns):
-        for name in asked.policies.split(","):
+        for name in policies:
             spent.setdefault(name, []).append(timed(pool, name))
             spent.setdefault(f"lru after {name}", []).append(timed(pool, "lru"))
     cells: list[dict[str, Any]] = [

@@ -15,6 +15,15 @@ In ``--kv-transfer-config``::
 | `config` | what the extra configuration asks for |
 """
 
-from kvframe_vllm.shadow.connector import ShadowConnector
+from typing import Any
 
 __all__ = ["ShadowConnector"]
+
+
+def __getattr__(name: str) -> Any:
+    # `config` is read where vLLM need not be imported, which takes seconds.
+    if name == "ShadowConnector":
+        from kvframe_vllm.shadow.connector import ShadowConnector
+
+        return ShadowConnector
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvframe.errors import ConfigError
+from kvframe.shadow import Batching, ShadowSet
 from kvframe.spelling import did_you_mean
 
 WHERE = "kv_connector_extra_config"
@@ -60,6 +61,35 @@ class ShadowConfig:
     def capacities(self, blocks: int) -> list[int]:
         """The sizes in blocks, of a pool of so many."""
         return list(dict.fromkeys(max(1, round(size * blocks)) for size in self.sizes))
+
+    def shadows(
+        self,
+        blocks: int,
+        block_size: int,
+        *,
+        actual: tuple[str, int] | None = None,
+        batching: Batching | None = None,
+    ) -> ShadowSet:
+        """The shadows of a pool of so many blocks of so many tokens.
+
+        Args:
+            blocks: Of the pool, without the null block.
+            block_size: Tokens of a block.
+            actual: The policy and number of blocks that the engine really runs.
+            batching: How it makes up its steps, if that is known.
+
+        Raises:
+            ConfigError, PluginError, UsageError: A policy cannot be had.
+        """
+        return ShadowSet(
+            self.policies,
+            self.capacities(blocks),
+            block_size,
+            actual=actual,
+            stride=self.fitted(blocks),
+            reserved=1,
+            batching=batching,
+        )
 
     def fitted(self, blocks: int) -> int:
         """The stride in a pool of so many blocks."""

@@ -73,15 +73,8 @@ class ShadowConnector(PassiveConnector):
         blocks, size = pool.num_gpu_blocks - 1, pool.hash_block_size
         stride, batching = config.fitted(blocks), batching_of(self._vllm_config)
         capacities = config.capacities(blocks)
-        self.shadows = ShadowSet(
-            config.policies,
-            capacities,
-            size,
-            actual=(self._actual, blocks),
-            stride=stride,
-            reserved=1,
-            batching=batching,
-        )
+        actual = self._actual, blocks
+        self.shadows = config.shadows(blocks, size, actual=actual, batching=batching)
         self._reported = self.shadows.report()
         self._due = time.monotonic() + INTERVAL_S
         self._pool, self._config = pool, config
