@@ -17,7 +17,6 @@ from kvframe.policies.admission import Waiting
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
 from kvframe.results import Allocation, Hit, Reason, StepResult
 
-PER_TRY = ("chunk", "until", "partial", "resumed", "external_until")
 """Options of a request that each attempt to admit it may set anew."""
 
 

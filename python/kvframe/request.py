@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, TypedDict
 
@@ -14,6 +14,7 @@ from kvframe._core import session_id as _session_id
 from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.retention import Retention
+from kvframe.spelling import did_you_mean
 
 TokenIds = npt.NDArray[np.integer[Any]] | Sequence[int]
 BlockKeys = npt.NDArray[np.uint64] | list[bytes]
@@ -58,6 +59,33 @@ class RequestOptions(TypedDict, total=False):
     encoder_tokens: int
     next_use: npt.NDArray[np.uint32] | None
     retention: Retention | None
+
+
+PER_TRY = ("chunk", "until", "partial", "resumed", "external_until")
+"""Keywords that apply to one attempt, and may stand beside a `Request`."""
+
+
+def requested(
+    prompt: Request | TokenIds | None, options: Mapping[str, Any], per_try: Collection[str] = ()
+) -> tuple[Request, dict[str, Any]]:
+    """The request of a call, and what applies to this attempt alone.
+
+    Args:
+        prompt: A request, or token ids with the keywords of `Request`.
+        options: The call's keywords.
+        per_try: Those that may stand beside a `Request`.
+
+    Raises:
+        UsageError: A keyword is none, or stands beside a `Request` that has its own.
+    """
+    if not isinstance(prompt, Request):
+        return Request(prompt, **options), {}
+    for name in sorted(options.keys() - per_try):
+        known = RequestOptions.__annotations__
+        if name not in known:
+            raise UsageError(f"{name}: no option of a request{did_you_mean(name, known)}")
+        raise UsageError(f"{name}: part of the Request; make another")
+    return prompt, dict(options)
 
 
 def session_id(session: int | str) -> int:

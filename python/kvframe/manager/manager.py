@@ -23,10 +23,11 @@ from kvframe.manager.forks import forked
 from kvframe.manager.tables import Offsets, all_tables, slots_of
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
-from kvframe.prompts import PER_TRY, Prompts
+from kvframe.prompts import Prompts
 from kvframe.registry import Registry
 from kvframe.renamed import MANAGER, Renamed
 from kvframe.request import (
+    PER_TRY,
     BlockKeys,
     Handles,
     MMItem,
@@ -35,6 +36,7 @@ from kvframe.request import (
     TokenIds,
     name_bytes,
     one_session,
+    requested,
 )
 from kvframe.results import (
     NO_COPIES,
@@ -187,13 +189,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
             HeldError: The admission policy makes it wait.
             UsageError: An option that belongs to the `Request` is given beside it.
         """
-        attempt: dict[str, Any] = {}
-        if not isinstance(prompt, Request):
-            request = Request(prompt, **options)
-        elif fixed := options.keys() - PER_TRY:
-            raise UsageError(f"{', '.join(sorted(fixed))}: part of the Request; make another")
-        else:
-            request, attempt = prompt, dict(options)
+        request, attempt = requested(prompt, options, PER_TRY)
         prompts, external_until = self._prompts, attempt.pop("external_until", None)
         if prompts.are_plain and external_until is None:
             return Allocation(*self._core.allocate(request, **attempt))

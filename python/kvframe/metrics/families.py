@@ -46,14 +46,14 @@ FAMILIES: tuple[Family, ...] = (
     # --- tenants; those that are not configured are "(others)" together
     _gauge("tenant_blocks", "Blocks of a tenant: cached or referenced.", "tenant", "state"),
     _gauge("tenant_floor_blocks", "Blocks that no other tenant can take from it.", "tenant"),
-    _counter("tenant_requests", "Its requests: allocated, refused.", "tenant", "outcome"),
+    _counter("tenant_requests", "Its requests: allocated; refused calls.", "tenant", "outcome"),
     _counter("tenant_query_tokens", "Prompt tokens of its requests.", "tenant"),
     _counter("tenant_hit_tokens", "Of these, tokens found in the cache.", "tenant"),
     _counter(
         "tenant_evictions", "Its blocks evicted: for its own sake, or others'.", "tenant", "sake"
     ),
     # --- requests and the prefix cache
-    _counter("requests", "Requests: allocated, resumed after a preemption, refused.", "outcome"),
+    _counter("requests", "Requests: allocated, resumed after a preemption; refused calls.", "outcome"),
     _counter("requests_with_hit", "Requests that found at least one token."),
     _counter("prefix_cache_query_tokens", "Prompt tokens, of new and resumed requests.", "request"),
     _counter("prefix_cache_hit_tokens", "Of these, tokens found in the cache.", "request"),

@@ -28,6 +28,8 @@ def tiers_of(kv: KVCacheManager) -> Resolved:
         raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
     resolved = kv.inspect.resolved
     if not resolved.tiers:
+        if resolved.config.tiers:
+            raise ConfigError("tiers: every tier has capacity 0, and is off; make no Tiers then")
         raise ConfigError("tiers: the configuration has none; say [[tiers]]")
     first, *_ = resolved.tiers
     if first.admission.name == "write-back" and len(resolved.config.groups) > 1:

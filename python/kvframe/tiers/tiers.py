@@ -15,7 +15,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.pages.numpy import NumpyPool
 from kvframe.pages.pool import PagePool
 from kvframe.renamed import CACHE, Renamed
-from kvframe.request import Request, RequestOptions, TokenIds, session_id
+from kvframe.request import PER_TRY, Request, RequestOptions, TokenIds, requested, session_id
 from kvframe.results import Allocation
 from kvframe.tiers.base import Level, Levels, PollResult
 from kvframe.tiers.build import open_stores, prefetched_pages, space_of, tiers_of
@@ -193,7 +193,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
 
     def lookup(self, prompt: Request | TokenIds, **options: Unpack[RequestOptions]) -> TierHit:
         """How much of a prompt each memory has now. Changes and counts nothing."""
-        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        request, _ = requested(prompt, options)
         keys = self._keys(request)
         found = {level.name: level.index.find(keys) for level in self._levels.up()}
         here, present = found[self.host.name], self.host.index.present(keys)
@@ -225,9 +225,10 @@ class Tiers(metaclass=Renamed, old=CACHE):
             **options: As there.
         """
         self._check_open()
-        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
-        if request.num_external_tokens or request.external_until:
-            return self.kv.allocate(request)  # the caller brings KV itself
+        request, attempt = requested(prompt, options, PER_TRY)
+        own = request.num_external_tokens or request.external_until
+        if own or "external_until" in attempt:
+            return self.kv.allocate(request, **attempt)  # the caller brings KV itself
         keys, use = self._keys(request), access_of(request)
         found = max(level.index.find(keys) for level in self._levels.up())
         found = max(found, self.host.index.present(keys))
@@ -235,7 +236,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
             pool = self.kv.lookup(request).tokens
             if not self._worth.takes(keys, found, pool, self.block_size, cost):
                 found = 0
-        given = self.kv.allocate(request, external_until=found * self.block_size)
+        given = self.kv.allocate(request, external_until=found * self.block_size, **attempt)
         self._levels.uses.begin(given.seq, use)
         self._origins.note(keys, self.kv.inspect.origin(request))
         if given.joined_tokens:
@@ -259,7 +260,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         prefetch is queued; `Loading.state` says so.
         """
         self._check_open()
-        request = prompt if isinstance(prompt, Request) else Request(prompt, **options)
+        request, _ = requested(prompt, options)
         keys = self._keys(request)
         self._origins.note(keys, self.kv.inspect.origin(request))
         return self._onboard.prefetch(keys, access_of(request))
