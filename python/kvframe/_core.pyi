@@ -2108,6 +2108,7 @@ def serve(
     core: dict | None = None,
     max_num_seqs: SupportsIndex = 256,
     max_num_batched_tokens: SupportsIndex = 8192,
+    long_prefill_token_threshold: SupportsIndex = ...,
     order: str = "fcfs",
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
     shares: SupportsGetItem[int, SupportsFloat | SupportsIndex] = ...,

@@ -150,7 +150,7 @@ def test_a_measured_table_gives_the_times(bench: Command, small: Path, tmp_path:
                 "--tier",
                 "disk=9,link=bus,read=5GB/s,write=9GB/s,latency=1us",
             ),
-            "host and disk share the link bus: give both the same read, write and latency",
+            "host and disk share the link bus: give both the same read, write, latency, sharing",
         ),
         (("--config", "none.toml"), "none.toml: "),
     ],

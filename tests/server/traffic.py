@@ -9,7 +9,7 @@ from typing import Any
 from kvframe import _core
 
 BLOCK = 16
-ENGINE = ("options", "admission", "admission_options", "matcher", "tiers", "links", "prefetch")
+ENGINE = ("options", "admission", "admission_options", "matcher", "tiers", "links", "moves")
 """What a server has of its own; the rest is said of all."""
 
 

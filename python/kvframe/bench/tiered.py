@@ -15,7 +15,7 @@ from kvframe.bench.server.summary import REJECTED
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.config.sizes import token_bytes
 
-AT_ONCE = (1e30, 1e30, 0.0)
+AT_ONCE = (1e30, 1e30, 0.0, None)
 """A link that takes no time: no request waits for one here."""
 
 
@@ -40,7 +40,6 @@ def replay(plan: Plan, tiers: ServedTiers) -> dict[str, Any]:
         "matcher": plan.matcher.engine_policy(size) if plan.matcher else None,
         "tiers": tables,
         "links": [AT_ONCE] * len(tables),
-        "prefetch": 0,
     }
     raw = _core.serve(
         trace,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from kvframe.bench.build import debug_warning
+from kvframe.bench.server.below import FILLS
 from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
 from kvframe.bench.server.job import (
@@ -68,7 +69,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--tier",
     "host|disk|remote=SIZE[,KEY=VALUE,...]",
     "A tier below the pool, the nearest first; keys as in [[tiers]]: read, write, latency, link, "
-    "eviction, admission, break_even and more. Servers without tiers run beside it.",
+    "sharing, eviction, admission, break_even and more. Servers without tiers run beside it.",
     "tiers",
 )
 @asked(
@@ -77,6 +78,24 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "Requests at the front of the queue whose pages come from lower tiers to host memory while "
     "they wait.",
     type=click.IntRange(0, 2**31),
+)
+@asked(
+    "--promote-fill",
+    "|".join(FILLS),
+    "What a load from below host memory fills on its way to the pool: host memory, every tier "
+    "above, or none, over host memory's link (buffer) or not (direct).",
+)
+@asked(
+    "--storage-prefetch",
+    "wait-complete|best-effort|timeout=TIME",
+    "How long a request that has come in waits for pages below host memory; then it takes what has "
+    "come there, and computes the rest.",
+)
+@click.option(
+    "--live-writes",
+    is_flag=True,
+    help="With admission=write-back and --tell-next-use: of what is evicted from the pool, only "
+    "what is used again goes down.",
 )
 @asked(
     "--prefetch-sessions",
@@ -138,8 +157,20 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "N servers more compute prompts alone; the replicas get the prompts' KV over a link each and "
     "compute the answers.",
 )
+@asked(
+    "--peer-link",
+    "RATE[,latency=TIME]",
+    "Blocks that a replica's pool and tiers lack come from the pool of another one, over a link "
+    "out of each.",
+)
 @asked("--max-num-seqs", "N", "Sequences that run at once, at most.", type=NUMBER)
 @asked("--max-num-batched-tokens", "TOKENS", "Tokens that a step computes, at most.", type=NUMBER)
+@asked(
+    "--long-prefill-token-threshold",
+    "TOKENS",
+    "Tokens of one prompt that a step computes, at most; 0: all that the step has left.",
+    type=click.IntRange(0, 2**31),
+)
 @asked("--order", "|".join(ORDERS), "Which waiting request comes in first.")
 @asked(
     "--class-priority",
@@ -156,7 +187,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--preemption",
     "|".join(PREEMPTIONS),
     "What becomes of a sequence whose blocks are needed: computed again, or kept in host memory "
-    "where there is room; auto takes the faster.",
+    "where there is room; auto takes the faster. never: a request comes in once it and all that "
+    "run fit up to their ends.",
 )
 @asked(
     "--preemption-order",

@@ -334,6 +334,19 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "If not given, the tier has one of its own."
         ),
     ] = None
+    sharing: Annotated[
+        Literal["in-turn", "even"],
+        Meta(
+            description="For kvframe bench serve: transfers queue on its link, or share it evenly."
+        ),
+    ] = "in-turn"
+    each: Annotated[
+        str | None,
+        Meta(
+            description='For kvframe bench serve, with sharing = "even": what one transfer has of '
+            'its link at most ("14 GB/s").'
+        ),
+    ] = None
     break_even: Annotated[
         Annotated[int, Meta(ge=0)] | str,
         Meta(

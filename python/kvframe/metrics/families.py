@@ -53,7 +53,9 @@ FAMILIES: tuple[Family, ...] = (
         "tenant_evictions", "Its blocks evicted: for its own sake, or others'.", "tenant", "sake"
     ),
     # --- requests and the prefix cache
-    _counter("requests", "Requests: allocated, resumed after a preemption; refused calls.", "outcome"),
+    _counter(
+        "requests", "Requests: allocated, resumed after a preemption; refused calls.", "outcome"
+    ),
     _counter("requests_with_hit", "Requests that found at least one token."),
     _counter("prefix_cache_query_tokens", "Prompt tokens, of new and resumed requests.", "request"),
     _counter("prefix_cache_hit_tokens", "Of these, tokens found in the cache.", "request"),

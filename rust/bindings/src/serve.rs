@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
-    EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, Preemption, QueueOrder,
-    ReturnOptions, Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers,
+    EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions, Preemption,
+    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers,
     simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
@@ -20,7 +20,7 @@ use crate::errors::{from_core, usage};
 use crate::options::configured;
 use crate::room::PREEMPTION_ORDERS;
 use crate::served_report::{fleet_dict, report_dict};
-use crate::served_tiers::{self, TierTable};
+use crate::served_tiers::{self, LinkTuple, MovesTable, TierTable};
 use crate::step_time::{Source, StepProfile};
 use crate::tenants;
 use crate::trace::Trace;
@@ -43,12 +43,10 @@ pub(crate) struct EngineTable<'py> {
     matcher: Option<Bound<'py, PyAny>>,
     #[pyo3(default)]
     tiers: Option<Vec<TierTable<'py>>>,
-    /// Bytes a second up, bytes a second down, seconds.
     #[pyo3(default)]
-    links: Vec<(f64, f64, f64)>,
-    /// So many requests at the front of the queue have their pages brought to host memory.
+    links: Vec<LinkTuple>,
     #[pyo3(default)]
-    prefetch: usize,
+    moves: Option<MovesTable>,
 }
 
 impl EngineTable<'_> {
@@ -68,7 +66,7 @@ impl EngineTable<'_> {
         };
         let driver = Driver::new(py, asked)?;
         let Some(tiers) = self.tiers else { return Ok((driver, None)) };
-        let (set, outside) = served_tiers::made(py, tiers, &self.links, self.prefetch)?;
+        let (set, outside) = served_tiers::made(py, tiers, &self.links, self.moves.as_ref())?;
         let tiers = Tiers::new(set, block_size).map_err(|e| from_core(py, &e))?;
         Ok((driver.with_tiers(outside), Some(tiers)))
     }
@@ -98,6 +96,9 @@ pub(crate) struct RouterTable {
     /// of the links over which the others get them.
     #[pyo3(default)]
     prefill: Option<(usize, f64, f64, f64)>,
+    /// Bytes a second, seconds and bytes a block of the link over which each server gives others what they lack.
+    #[pyo3(default)]
+    peers: Option<(f64, f64, f64)>,
 }
 
 impl RouterTable {
@@ -128,7 +129,19 @@ impl RouterTable {
                 return Err(usage(py, format!("{told}: must be above 0, and latency 0 or more")));
             }
         }
+        let peers = self.peers.map(|(rate, latency, block_bytes)| PeerOptions {
+            rate,
+            latency,
+            block_bytes,
+        });
+        if let Some(how) = peers
+            && !(how.rate > 0.0 && how.latency >= 0.0 && how.block_bytes > 0.0)
+        {
+            let told = format!("peers = {how:?}");
+            return Err(usage(py, format!("{told}: must be above 0, and latency 0 or more")));
+        }
         Ok(FleetOptions {
+            peers,
             routing,
             feed,
             counts_copies: self.counts_copies,
@@ -151,10 +164,19 @@ const ORDERS: [(&str, QueueOrder); 10] = [
     ("fewest-uncached", QueueOrder::FewestUncached),
 ];
 
-const PREEMPTIONS: [(&str, Preemption); 3] =
-    [("recompute", Preemption::Recompute), ("swap", Preemption::Swap), ("auto", Preemption::Auto)];
+const PREEMPTIONS: [(&str, Preemption); 4] = [
+    ("recompute", Preemption::Recompute),
+    ("swap", Preemption::Swap),
+    ("auto", Preemption::Auto),
+    ("never", Preemption::Never),
+];
 
-fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn named<T: Copy>(
+    py: Python<'_>,
+    what: &str,
+    asked: &str,
+    known: &[(&str, T)],
+) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == asked);
     found.map(|&(_, value)| value).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
@@ -174,7 +196,7 @@ fn named<T: Copy>(py: Python<'_>, what: &str, asked: &str, known: &[(&str, T)]) 
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", load_layers=0, returns=None, join=false, speculation=None, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, long_prefill_token_threshold=u32::MAX, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", load_layers=0, returns=None, join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -185,6 +207,7 @@ pub fn serve<'py>(
     core: Option<&Bound<'py, PyDict>>,
     max_num_seqs: u32,
     max_num_batched_tokens: u32,
+    long_prefill_token_threshold: u32,
     order: &str,
     priorities: Vec<i32>,
     shares: Vec<f64>,
@@ -205,6 +228,7 @@ pub fn serve<'py>(
     let server = ServerOptions {
         max_num_seqs,
         max_num_batched_tokens,
+        long_prefill_token_threshold,
         order: named(py, "order", order, &ORDERS)?,
         priorities,
         tenants: tenants::count(core)? > 0,
@@ -254,7 +278,8 @@ pub fn serve<'py>(
     let plan = trace.with_plan(py, Mode::Timed, |plan, _| Arc::clone(plan))?;
     let prepared = PreparedTrace::new(&trace.inner, Mode::Timed, &plan);
     let mut options = configured(py, core, prepared.options(capacity))?;
-    options.event_log |= fleet.is_some_and(|how| how.routing.wants_events() || how.counts_copies);
+    options.event_log |= fleet
+        .is_some_and(|how| how.routing.wants_events() || how.counts_copies || how.peers.is_some());
     let blocks = options.blocks;
     let start = Instant::now();
     let served = Driver::run_all(py, drivers, Ok(options), |cores| {
@@ -308,6 +333,7 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     let counts = [
         ("max_num_seqs", server.max_num_seqs),
         ("max_num_batched_tokens", server.max_num_batched_tokens),
+        ("long_prefill_token_threshold", server.long_prefill_token_threshold),
     ];
     for (name, value) in counts {
         if value == 0 {

@@ -43,6 +43,8 @@ fn together(mut all: ServerReport, one: ServerReport) -> ServerReport {
     all.decode_tokens += one.decode_tokens;
     all.wrong_drafts += one.wrong_drafts;
     all.handed_tokens += one.handed_tokens;
+    all.peer_tokens += one.peer_tokens;
+    all.peer_bytes += one.peer_bytes;
     all.found_on_return += one.found_on_return;
     all.block_seconds += one.block_seconds;
     all.peak_waiting = all.peak_waiting.max(one.peak_waiting);
@@ -68,6 +70,8 @@ pub(crate) fn report_dict<'py>(
     dict.set_item("decode_tokens", report.decode_tokens)?;
     dict.set_item("wrong_drafts", report.wrong_drafts)?;
     dict.set_item("handed_tokens", report.handed_tokens)?;
+    dict.set_item("fetched_tokens", report.peer_tokens)?;
+    dict.set_item("peer_bytes", report.peer_bytes)?;
     dict.set_item("found_on_return", report.found_on_return)?;
     dict.set_item("block_seconds", report.block_seconds)?;
     dict.set_item("peak_waiting", report.peak_waiting)?;
@@ -92,6 +96,7 @@ pub(crate) fn report_dict<'py>(
     column(&dict, report, "end", |record| record.end)?;
     column(&dict, report, "cached_tokens", |record| record.cached_tokens)?;
     column(&dict, report, "joined_tokens", |record| record.joined_tokens)?;
+    column(&dict, report, "peer_tokens", |record| record.peer_tokens)?;
     column(&dict, report, "recomputed_tokens", |record| record.recomputed_tokens)?;
     column(&dict, report, "preemptions", |record| record.preemptions)?;
     Ok(dict)

@@ -3,7 +3,8 @@
 use kvframe_core::policy::admission::Tier;
 use kvframe_core::tier::TierLimits;
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
+    TierParts, TierSet,
 };
 use kvframe_server::tiers::report::{TierCounts, TierReport};
 use numpy::PyArray1;
@@ -14,6 +15,7 @@ use crate::errors::from_core;
 use crate::policy::admission::{PyAdmission, make_admission};
 use crate::policy::eviction::make_policy;
 use crate::policy::host::Outside;
+use crate::serve::named;
 
 /// The policies of a tier that lie outside the core.
 pub(crate) struct OutsideTier {
@@ -42,13 +44,36 @@ pub(crate) struct TierTable<'py> {
     admission_options: Option<Bound<'py, PyDict>>,
 }
 
-/// The tiers, and what of their policies lies outside the core. A link is (bytes a second up, bytes a second
-/// down, seconds).
+/// A link: bytes a second up, bytes a second down, seconds, and where transfers share it evenly, bytes a second of
+/// one at most.
+pub(crate) type LinkTuple = (f64, f64, f64, Option<f64>);
+
+/// How pages of all tiers move.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct MovesTable {
+    /// So many requests at the front of the queue have their pages brought to host memory.
+    prefetch: usize,
+    fill: String,
+    storage_prefetch: String,
+    /// Seconds, for `storage_prefetch = "timeout"`.
+    timeout: f64,
+    live: bool,
+}
+
+const FILLS: [(&str, PromoteFill); 4] = [
+    ("host", PromoteFill::Host),
+    ("through", PromoteFill::Through),
+    ("buffer", PromoteFill::Buffer),
+    ("direct", PromoteFill::Direct),
+];
+
+/// The tiers, and what of their policies lies outside the core.
 pub(crate) fn made(
     py: Python<'_>,
     tiers: Vec<TierTable<'_>>,
-    links: &[(f64, f64, f64)],
-    prefetch: usize,
+    links: &[LinkTuple],
+    moves: Option<&MovesTable>,
 ) -> PyResult<(TierSet, Vec<OutsideTier>)> {
     let mut outside = Vec::new();
     let mut parts = Vec::new();
@@ -86,8 +111,33 @@ pub(crate) fn made(
         });
         outside.push(OutsideTier { eviction: eviction.outside, admission: admission.python });
     }
-    let link = |&(read, write, latency): &(f64, f64, f64)| LinkOptions { read, write, latency };
-    let set = TierSet { tiers: parts, links: links.iter().map(link).collect(), prefetch };
+    let sharing = |each: Option<f64>| each.map_or(Sharing::InTurn, |each| Sharing::Evenly { each });
+    let link = |&(read, write, latency, each): &LinkTuple| LinkOptions {
+        read,
+        write,
+        latency,
+        sharing: sharing(each),
+    };
+    let (fill, storage_prefetch) = match moves {
+        None => (PromoteFill::Host, StoragePrefetch::WaitComplete),
+        Some(moves) => {
+            let waits = [
+                ("wait-complete", StoragePrefetch::WaitComplete),
+                ("best-effort", StoragePrefetch::BestEffort),
+                ("timeout", StoragePrefetch::Timeout(moves.timeout)),
+            ];
+            let fill = named(py, "fill", &moves.fill, &FILLS)?;
+            (fill, named(py, "storage_prefetch", &moves.storage_prefetch, &waits)?)
+        }
+    };
+    let set = TierSet {
+        tiers: parts,
+        links: links.iter().map(link).collect(),
+        prefetch: moves.map_or(0, |moves| moves.prefetch),
+        fill,
+        storage_prefetch,
+        live: moves.is_some_and(|moves| moves.live),
+    };
     Ok((set, outside))
 }
 
@@ -105,6 +155,7 @@ pub(crate) fn report<'py>(
             written_bytes,
             read_pages,
             written_pages,
+            filled_pages,
             others_pages,
             evicted_pages,
             break_even,
@@ -115,6 +166,7 @@ pub(crate) fn report<'py>(
         dict.set_item("written_bytes", written_bytes)?;
         dict.set_item("read_pages", read_pages)?;
         dict.set_item("written_pages", written_pages)?;
+        dict.set_item("filled_pages", filled_pages)?;
         dict.set_item("others_pages", others_pages)?;
         dict.set_item("evicted_pages", evicted_pages)?;
         dict.set_item("break_even", break_even)?;
@@ -126,6 +178,8 @@ pub(crate) fn report<'py>(
     into.set_item("swapped_out_pages", told.swapped_out_pages)?;
     into.set_item("swapped_in_pages", told.swapped_in_pages)?;
     into.set_item("deferred", told.deferred)?;
+    into.set_item("direct_pages", told.direct_pages)?;
+    into.set_item("given_up", told.given_up)?;
     into.set_item("dropped_pages", told.dropped_pages)?;
     into.set_item("ahead_pages", told.ahead_pages)?;
     into.set_item("ahead_used_pages", told.ahead_used_pages)?;

@@ -8,6 +8,7 @@ use crate::cache::Stopped;
 use crate::gaps;
 use crate::handover::Handover;
 use crate::options::ServerOptions;
+use crate::peers::Peers;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
 use crate::report::{RequestRecord, ServerReport};
@@ -86,7 +87,9 @@ impl<'a> Engine<'a> {
     /// When a transfer ends or is planned, or infinity.
     pub fn next_transfer(&self) -> f64 {
         let below = self.scheduler.tiers.as_ref().map_or(f64::INFINITY, Tiers::next_event);
-        below.min(self.scheduler.handover.as_ref().map_or(f64::INFINITY, Handover::next_end))
+        let fetched = self.scheduler.peers.as_ref().map_or(f64::INFINITY, Peers::next_end);
+        let handed = self.scheduler.handover.as_ref().map_or(f64::INFINITY, Handover::next_end);
+        below.min(fetched).min(handed)
     }
 
     /// Begins a step at `now`, or all following steps that would be decided the same way as long as no request
@@ -146,6 +149,9 @@ impl<'a> Engine<'a> {
         self.report.found_on_return = self.scheduler.found_on_return;
         self.report.evictions = self.scheduler.cache.manager.stats().evictions;
         self.report.handed_tokens = self.scheduler.handover.map_or(0, |handover| handover.tokens);
+        if let Some(peers) = &self.scheduler.peers {
+            (self.report.peer_tokens, self.report.peer_bytes) = (peers.tokens, peers.bytes);
+        }
         self.report.tiers = self.scheduler.tiers.map(Tiers::into_report);
         self.done.extend(self.scheduler.records.drain());
         (self.report, self.done)

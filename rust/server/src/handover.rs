@@ -8,7 +8,7 @@ use crate::loading::Loading;
 use crate::report::RequestRecord;
 use crate::running::{Progress, Running};
 use crate::scheduler::Scheduler;
-use crate::tiers::{Landed, Link, LinkOptions, Way};
+use crate::tiers::{Landed, Link, LinkOptions, Sharing, Way};
 
 /// The link that a server gets KV over.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,9 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub fn new(how: HandoverOptions) -> Self {
-        let link = LinkOptions { read: how.rate, write: how.rate, latency: how.latency };
+        let (rate, latency) = (how.rate, how.latency);
+        let sharing = Sharing::default();
+        let link = LinkOptions { read: rate, write: rate, latency, sharing };
         let (link, token_bytes) = (Link::new(link), how.token_bytes);
         Self { link, token_bytes, coming: Vec::new(), tokens: 0 }
     }
@@ -98,7 +100,8 @@ impl Scheduler<'_> {
             return Some(one);
         };
         handover.tokens += u64::from(missing);
-        let end = handover.link.carry(Way::Read, now, f64::from(missing) * handover.token_bytes);
+        let bytes = f64::from(missing) * handover.token_bytes;
+        let end = handover.link.carry(Way::Read, now, bytes).end;
         let load = given.load.map(|ticket| (ticket, given.external_tokens / size));
         handover.coming.push(Coming { end, seq: given.seq, load, tokens });
         self.loading.push(Loading::new(one, None, 0));

@@ -21,6 +21,7 @@
 //! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
 //! | [`handover`] | prompts that another server has computed |
+//! | `peers` | blocks that another engine's pool has |
 //! | [`tiers`] | tiers below the pool: what moves, over which links |
 //! | [`report`], `gaps` | what came of each request, and of all |
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod gaps;
 pub mod handover;
 mod loading;
 pub mod options;
+mod peers;
 mod present;
 pub mod profile;
 mod prompts;
@@ -46,7 +48,9 @@ pub mod simulate;
 pub mod tiers;
 
 pub use cache::Stopped;
-pub use fleet::{EngineParts, FeedOptions, FleetOptions, FleetReport, Routing, simulate_fleet};
+pub use fleet::{
+    EngineParts, FeedOptions, FleetOptions, FleetReport, PeerOptions, Routing, simulate_fleet,
+};
 pub use handover::HandoverOptions;
 pub use options::{Preemption, QueueOrder, ServerOptions, Speculation};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};

@@ -39,6 +39,7 @@ impl Scheduler<'_> {
             }
         }
         self.settle_handovers(now)?;
+        self.settle_fetches(now)?;
         // Their lengths say who was cut.
         self.cache.manager.take_rewound();
         let mut at = 0;
@@ -52,6 +53,7 @@ impl Scheduler<'_> {
             if self.cache.manager.num_readable_tokens(one.seq)? < joined {
                 // What it had loaded lay behind what it has lost.
                 landed.tokens.clear();
+                landed.from_peers = 0;
             }
             let one = self.land(one, &landed)?;
             self.running.push(one);
@@ -81,14 +83,15 @@ impl Scheduler<'_> {
         let found = one.computed;
         one.computed = self.cache.manager.num_readable_tokens(one.seq)?.max(landed.swapped);
         one.slots = self.cache.manager.sequence(one.seq)?.len;
-        let loaded = landed.tokens.iter().sum::<u32>();
+        let loaded = landed.tokens.iter().sum::<u32>() + landed.from_peers;
         let cached = found.min(one.computed - loaded);
         let joined = one.computed - loaded - cached;
         // What was computed elsewhere was found there.
         if self.records[one.request].first_token.is_nan()
             || self.records[one.request].preemptions > 0
         {
-            self.note_found(one.request, (cached, joined), &landed.tokens);
+            let found = (cached, joined, landed.from_peers);
+            self.note_found(one.request, found, &landed.tokens);
         }
         Ok(one)
     }

@@ -53,6 +53,10 @@ pub enum Preemption {
     Swap,
     /// The faster of the two, by step times and links.
     Auto,
+    /// None has to: a request comes in once its blocks and those of all that run fit up to their ends. One that needs
+    /// a block that is still being copied waits for it. Of blocks of one group; where tenants have floors, a
+    /// sequence may be computed again.
+    Never,
 }
 
 /// Tokens of answers are drafted, and the drafts verified in the next step.
@@ -81,6 +85,8 @@ pub struct ServerOptions {
     pub max_num_seqs: u32,
     /// Tokens that a step computes, at most.
     pub max_num_batched_tokens: u32,
+    /// Tokens of one prompt that a step computes, at most.
+    pub long_prefill_token_threshold: u32,
     /// Who comes in first.
     pub order: QueueOrder,
     /// Priority of each class of the trace, in the order of [`kvframe_trace::Trace::classes`]; larger
@@ -129,6 +135,7 @@ impl Default for ServerOptions {
         Self {
             max_num_seqs: 256,
             max_num_batched_tokens: 8_192,
+            long_prefill_token_threshold: u32::MAX,
             order: QueueOrder::default(),
             priorities: Vec::new(),
             tenants: false,

@@ -31,6 +31,8 @@ pub struct RequestRecord {
     pub cached_tokens: u32,
     /// Prompt tokens that another request was computing then, and that this one waited for.
     pub joined_tokens: u32,
+    /// Prompt tokens that came from another engine's pool then.
+    pub peer_tokens: u32,
     /// Tokens computed again after preemptions.
     pub recomputed_tokens: u32,
     /// How often it was preempted.
@@ -47,6 +49,7 @@ impl Default for RequestRecord {
             end: f64::NAN,
             cached_tokens: 0,
             joined_tokens: 0,
+            peer_tokens: 0,
             recomputed_tokens: 0,
             preemptions: 0,
         }
@@ -86,6 +89,10 @@ pub struct ServerReport {
     pub evictions: u64,
     /// Tokens whose KV came from servers that had computed them.
     pub handed_tokens: u64,
+    /// Tokens whose blocks came from other engines' pools, and their bytes.
+    pub peer_tokens: u64,
+    /// See there.
+    pub peer_bytes: f64,
     /// What the tiers below the pool did, where there are any.
     pub tiers: Option<TierReport>,
 }

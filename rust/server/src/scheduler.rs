@@ -13,7 +13,8 @@ use crate::cache::{Cache, Stopped};
 use crate::fair::Fair;
 use crate::handover::Handover;
 use crate::loading::Loading;
-use crate::options::ServerOptions;
+use crate::options::{Preemption, ServerOptions};
+use crate::peers::Peers;
 use crate::present::ByRequest;
 use crate::profile::{Batch, StepTime};
 use crate::prompts::Prompts;
@@ -43,6 +44,8 @@ pub(crate) struct Scheduler<'a> {
     pub tiers: Option<Tiers>,
     /// What other servers have computed comes to this one.
     pub handover: Option<Handover>,
+    /// What other engines' pools have comes to this one.
+    pub peers: Option<Peers>,
     pub progress: ByRequest<Progress>,
     /// Of requests that are here.
     pub records: ByRequest<RequestRecord>,
@@ -88,6 +91,7 @@ impl<'a> Scheduler<'a> {
             beside: Vec::new(),
             tiers,
             handover: None,
+            peers: None,
             progress: ByRequest::default(),
             records: ByRequest::default(),
             found_on_return: 0,
@@ -158,7 +162,7 @@ impl<'a> Scheduler<'a> {
         'sequences: while at < self.running.len() {
             let (request, decodes) = (self.running[at].request, self.running[at].decodes());
             let class = self.class(request);
-            let most = if decodes { *budget } else { self.fair.tokens(class).min(*budget) };
+            let most = if decodes { *budget } else { self.chunk(class, *budget) };
             let count = self.running[at].remaining().min(most);
             self.running[at].scheduled = count;
             let drafts = self.draft(at, *budget - count);
@@ -167,8 +171,9 @@ impl<'a> Scheduler<'a> {
                 if self.send_back()? {
                     continue;
                 }
-                if at + 1 == self.running.len() && !self.loading.is_empty() {
-                    // Those that load came in later, and can be preempted once they have landed.
+                // Those that load came in later, and can be preempted once they have landed.
+                let waits = at + 1 == self.running.len() && !self.loading.is_empty();
+                if waits || self.waits_for_copies() {
                     let one = &mut self.running[at];
                     (one.scheduled, one.drafts, one.right) = (0, 0, 0);
                     break;
@@ -243,6 +248,12 @@ impl<'a> Scheduler<'a> {
         Ok((place, one.scheduled + one.drafts))
     }
 
+    /// Tokens of a prompt of `class` that a step computes with so many left, at most.
+    pub fn chunk(&self, class: usize, budget: u32) -> u32 {
+        let most = self.options.long_prefill_token_threshold;
+        self.fair.tokens(class).min(budget).min(most)
+    }
+
     /// The class of a request, as far as classes are told apart.
     pub fn class(&self, request: usize) -> usize {
         self.fair.class(self.prompts.class(request))
@@ -286,7 +297,12 @@ impl<'a> Scheduler<'a> {
             let Some(waiter) = self.first_waiter()? else { return Ok(()) };
             let i = waiter.request;
             let class = self.class(i);
-            let most = self.fair.tokens(class).min(*budget);
+            if !self.fits_to_its_end(i) {
+                self.refused_at = Some(state);
+                self.fair.close(class);
+                continue;
+            }
+            let most = self.chunk(class, *budget);
             self.asked.chunk = most;
             self.asked.external_until = 0;
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
@@ -344,6 +360,23 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
+    /// Whether the blocks of request `i` and of all that are here fit up to their ends, where none is preempted.
+    fn fits_to_its_end(&self, i: usize) -> bool {
+        if self.options.preemption != Preemption::Never {
+            return true;
+        }
+        let here = self.running.iter().chain(self.loading.iter().map(|waits| &waits.one));
+        let blocks = |i: usize| u64::from(self.prompts.known(i).div_ceil(self.block_size));
+        let taken: u64 = here.map(|one| blocks(one.request)).sum();
+        taken + blocks(i) <= u64::from(self.capacity)
+    }
+
+    /// Whether blocks are short only until something has moved, where none is preempted.
+    fn waits_for_copies(&self) -> bool {
+        self.options.preemption == Preemption::Never
+            && self.tiers.as_ref().is_some_and(Tiers::is_moving)
+    }
+
     /// What decides whether a request can come in.
     fn state(&self, budget: u32) -> (u64, u64, u64, u32) {
         let version = self.tiers.as_ref().map_or(0, |tiers| tiers.version);
@@ -383,14 +416,20 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Request `i` begins behind `cached` tokens of the pool, `joined` ones that another sequence has computed
-    /// meanwhile, and `loaded` ones of the tiers.
-    pub fn note_found(&mut self, i: usize, (cached, joined): (u32, u32), loaded: &[u32]) {
+    /// meanwhile, `fetched` ones of other engines, and `loaded` ones of the tiers.
+    pub fn note_found(
+        &mut self,
+        i: usize,
+        (cached, joined, fetched): (u32, u32, u32),
+        loaded: &[u32],
+    ) {
         let (record, lost) = (&mut self.records[i], self.progress[i].lost);
         if record.preemptions == 0 {
             (record.cached_tokens, record.joined_tokens) = (cached, joined);
+            record.peer_tokens = fetched;
             self.note_loaded(i, loaded);
         } else {
-            let found = cached + joined + loaded.iter().sum::<u32>();
+            let found = cached + joined + fetched + loaded.iter().sum::<u32>();
             record.recomputed_tokens += lost.saturating_sub(found);
             self.found_on_return += u64::from(found.saturating_sub(lost));
         }

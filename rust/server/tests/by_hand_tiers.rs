@@ -76,6 +76,7 @@ fn ten_requests_event_by_event() {
         written_bytes: 190.0,
         read_pages: 6,
         written_pages: 19,
+        filled_pages: 0,
         others_pages: 0,
         evicted_pages: 10,
         // A page takes 3 s, and 4 tokens in a step of their own 4 s.

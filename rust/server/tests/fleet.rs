@@ -9,8 +9,8 @@ use common::{BLOCK, Server, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::{
-    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions, Routing,
-    ServerOptions, ServerReport, simulate_fleet, simulate_with,
+    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions,
+    Routing, ServerOptions, ServerReport, simulate_fleet, simulate_with,
 };
 use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -106,6 +106,7 @@ proptest! {
             load: 1.0,
             cache_generated: false,
             returns: None,
+            tell_next_use: false,
             ..server.options
         };
         let server = Server { policy: "lru", options, ..server };
@@ -190,6 +191,50 @@ proptest! {
         }
         let first = report.engines[..prefill].iter().map(|engine| engine.decode_tokens).sum::<u64>();
         prop_assert_eq!(first, 0);
+    }
+
+    /// What the pool of another engine had is not computed again; bytes that came are those of tokens that did.
+    #[test]
+    fn what_a_peer_has_is_computed_once(
+        turns in traffic(),
+        server in servers(),
+        stack in stacks(),
+        count in 1usize..6,
+        routing in routings(),
+        link in (1e2f64..1e6, 0.0f64..0.1),
+    ) {
+        let trace = parse(&rows(&turns));
+        let (rate, latency) = link;
+        let peers = Some(PeerOptions { rate, latency, block_bytes: 7.0 });
+        let how = FleetOptions { routing, peers, ..FleetOptions::default() };
+        let report = fleet(&trace, &server, &stack, (count, how));
+        let mut due = 0;
+        for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
+            let (prompt, answer) = (request.input_tokens.max(1), request.output_tokens.max(1));
+            let fits = (prompt + answer - 1).div_ceil(BLOCK) <= server.blocks;
+            prop_assert_eq!(record.fate, if fits { Fate::Finished } else { Fate::Rejected });
+            if !fits {
+                continue;
+            }
+            prop_assert!(record.arrival <= record.start && record.start < record.first_token);
+            prop_assert!(record.first_token <= record.end);
+            due += u64::from(prompt + answer - 1 + record.recomputed_tokens);
+            due -= u64::from(record.cached_tokens + record.joined_tokens + record.peer_tokens);
+            let columns = report.engines.iter().filter_map(|engine| engine.tiers.as_ref());
+            due -= columns.flat_map(|tiers| &tiers.loaded).map(|of| u64::from(of[i])).sum::<u64>();
+        }
+        let sum = |of: &dyn Fn(&ServerReport) -> u64| report.engines.iter().map(of).sum::<u64>();
+        let computed = sum(&|engine| engine.prefill_tokens + engine.decode_tokens);
+        prop_assert_eq!(computed + sum(&|engine| engine.found_on_return), due);
+        let came = sum(&|engine| engine.peer_tokens);
+        let first: u64 = report.requests.iter().map(|record| u64::from(record.peer_tokens)).sum();
+        let again = report.requests.iter().any(|record| record.preemptions > 0);
+        let all = first == came || (server.options.join && first <= came);
+        prop_assert!(all || (again && first <= came));
+        prop_assert!(count > 1 || came == 0);
+        let bytes: f64 = report.engines.iter().map(|engine| engine.peer_bytes).sum();
+        prop_assert_eq!(bytes, (came / u64::from(BLOCK)) as f64 * 7.0);
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", fleet(&trace, &server, &stack, (count, how))));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use common::stack::{PAGE_BYTES, Stack, stacks, tiers};
 use common::{BLOCK, Server, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_server::tiers::options::PromoteFill;
 use kvframe_server::{Fate, Preemption, ServerOptions, ServerReport, simulate_with};
 use kvframe_trace::replay::{PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -80,19 +81,25 @@ fn loaded(report: &ServerReport, i: usize) -> u64 {
 fn check_tiers(stack: &Stack, report: &ServerReport) {
     let Some(told) = &report.tiers else { return };
     let due: u64 = told.tiers.iter().map(|tier| tier.loaded_tokens).sum();
-    assert_eq!((told.tiers[0].read_pages - told.ahead_pages) * u64::from(BLOCK), due);
+    let came = told.tiers[0].read_pages + told.direct_pages - told.ahead_pages;
+    assert_eq!(came * u64::from(BLOCK), due);
+    let rose: u64 = told.tiers[1..].iter().map(|tier| tier.read_pages).sum();
+    let filled: u64 = told.tiers.iter().map(|tier| tier.filled_pages).sum();
+    assert_eq!(rose, filled + told.direct_pages);
+    assert!(told.direct_pages == 0 || filled == 0);
+    let buffered = if stack.ways.fill == PromoteFill::Buffer { told.direct_pages } else { 0 };
     assert!(told.ahead_used_pages <= told.ahead_pages);
     let first: u64 = (0..report.requests.len()).map(|i| loaded(report, i)).sum();
     assert!(first <= due);
     for (place, (tier, below)) in told.tiers.iter().zip(&stack.below).enumerate() {
         let onward = told.tiers.get(place + 1).map_or(0, |next| next.written_pages);
         // From a store, what goes on down is read over its link, too.
-        let read = tier.read_pages + if place > 0 { onward } else { told.swapped_in_pages };
+        let over = if place > 0 { onward } else { told.swapped_in_pages + buffered };
+        let read = tier.read_pages + over;
         let written = tier.written_pages + if place > 0 { 0 } else { told.swapped_out_pages };
         assert_eq!(tier.read_bytes, read as f64 * PAGE_BYTES, "read from {place}");
         assert_eq!(tier.written_bytes, written as f64 * PAGE_BYTES, "into {place}");
-        let entered = tier.written_pages
-            + if place == 0 { told.tiers[1..].iter().map(|t| t.read_pages).sum() } else { 0 };
+        let entered = tier.written_pages + tier.filled_pages;
         assert!(tier.evicted_pages <= entered);
         assert!(entered - tier.evicted_pages <= u64::from(below.pages));
     }
@@ -110,6 +117,7 @@ fn check_swaps(server: &Server, report: &ServerReport) {
         assert!(report.requests.iter().all(|record| record.recomputed_tokens == 0));
     }
     assert!(server.options.preemption != Preemption::Recompute || swaps == 0);
+    assert!(server.options.preemption != Preemption::Never || preempted == 0);
 }
 
 proptest! {

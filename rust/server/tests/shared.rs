@@ -20,6 +20,7 @@ use common::stack::{PAGE_BYTES, Stack, stacks, tiers};
 use common::{BLOCK, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_server::tiers::options::PromoteFill;
 use kvframe_server::{
     Batch, EngineParts, Fate, FleetOptions, FleetReport, Routing, ServerOptions, StepTime, Tiers,
     simulate_fleet,
@@ -112,14 +113,15 @@ fn check_tiers(stack: &Stack, from: usize, report: &FleetReport) {
         for of in &told {
             let tier = of.tiers[place];
             let onward = of.tiers.get(place + 1).map_or(0, |next| next.written_pages);
-            let read = tier.read_pages + if place > 0 { onward } else { of.swapped_in_pages };
+            let buffered = if stack.ways.fill == PromoteFill::Buffer { of.direct_pages } else { 0 };
+            let over = if place > 0 { onward } else { of.swapped_in_pages + buffered };
+            let read = tier.read_pages + over;
             let written = tier.written_pages + if place > 0 { 0 } else { of.swapped_out_pages };
             assert_eq!(tier.read_bytes, read as f64 * PAGE_BYTES, "read from {place}");
             assert_eq!(tier.written_bytes, written as f64 * PAGE_BYTES, "into {place}");
             assert!(tier.others_pages <= tier.read_pages);
             assert!(place >= from || tier.others_pages == 0);
-            let promoted = of.tiers[1..].iter().map(|t| t.read_pages).sum::<u64>();
-            let entered = tier.written_pages + if place == 0 { promoted } else { 0 };
+            let entered = tier.written_pages + tier.filled_pages;
             kept.push(entered as i64 - tier.evicted_pages as i64);
         }
         let most = i64::from(below.pages);

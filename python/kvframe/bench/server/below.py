@@ -6,12 +6,70 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kvframe.bench.options import keyed
+from kvframe.bench.options import keyed, one_of
 from kvframe.bench.server.durations import parse_time
 from kvframe.bench.server.fleet import Fleet
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
+
+FILLS = ("host", "through", "buffer", "direct")
+"""What a load from below host memory fills on its way to the pool."""
+STORAGE_PREFETCHES = ("wait-complete", "best-effort", "timeout")
+
+
+class Moves(NamedTuple):
+    """How pages move between tiers.
+
+    Attributes:
+        prefetch: Requests at the front of the queue whose pages come to host memory meanwhile.
+        fill: What a load from below host memory fills: host memory, every tier above, or none.
+        storage_prefetch: Whether a request that has come in waits for what is below host memory.
+        timeout: So many seconds, with ``storage_prefetch = "timeout"``.
+        live: What is evicted from the pool goes down only if its last request told a next use.
+    """
+
+    prefetch: int = 0
+    fill: str = FILLS[0]
+    storage_prefetch: str = STORAGE_PREFETCHES[0]
+    timeout: float = 0.0
+    live: bool = False
+
+
+AS_TIERS_DO = Moves()
+
+
+def parse_moves(prefetch: int, fill: str, storage_prefetch: str, live: bool) -> Moves:
+    """The texts of ``--promote-fill`` and ``--storage-prefetch``, and the rest.
+
+    Raises:
+        ConfigError: An unknown value, or a time without a unit.
+    """
+    kind, equals, time = storage_prefetch.partition("=")
+    where = f"--storage-prefetch {storage_prefetch}"
+    if kind not in STORAGE_PREFETCHES or (kind == "timeout") != bool(equals):
+        known = "wait-complete, best-effort or timeout=TIME"
+        raise ConfigError(f"{where}: must be {known}{did_you_mean(kind, STORAGE_PREFETCHES)}")
+    seconds = parse_time(time, where) if equals else 0.0
+    filled = one_of([fill], "--promote-fill", FILLS)[0]
+    return Moves(prefetch, filled, kind, seconds, live)
+
+
+def check_live(below: ServedTiers | None, moves: Moves, is_told: bool) -> None:
+    """Writes of what comes back need blocks that go down as they are evicted, and next uses.
+
+    Raises:
+        ConfigError: They have none.
+    """
+    if not moves.live:
+        return
+    if below is not None and below.tiers[0].admission.label != "write-back":
+        raise ConfigError(
+            f"--live-writes: host memory has admission={below.tiers[0].admission.label}: blocks go "
+            "down as they are evicted with admission=write-back"
+        )
+    if not is_told:
+        raise ConfigError("--live-writes: no request tells a next use: add --tell-next-use")
 
 
 class Returns(NamedTuple):

@@ -13,8 +13,16 @@ from kvframe.bench.admissions import Admission
 from kvframe.bench.configured import Configured
 from kvframe.bench.matchers import Matcher
 from kvframe.bench.policies import Choice
-from kvframe.bench.server.below import Returns
-from kvframe.bench.server.fleet import ALONE, AT_ONCE, Feed, Fleet, Handover, imbalance
+from kvframe.bench.server.below import AS_TIERS_DO, Moves, Returns
+from kvframe.bench.server.fleet import (
+    ALONE,
+    AT_ONCE,
+    Feed,
+    Fleet,
+    Handover,
+    PeerLink,
+    imbalance,
+)
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
 from kvframe.bench.server.speculation import Speculation
@@ -29,7 +37,8 @@ while requests wait, was saturated."""
 
 LAST_ADMITTED = "last-admitted"
 """Which sequence is preempted where none is asked for."""
-PREEMPTIONS = ("recompute", "swap", "auto")
+NEVER = "never"
+PREEMPTIONS = ("recompute", "swap", "auto", NEVER)
 """What becomes of a preempted sequence where there is a host tier."""
 
 
@@ -73,12 +82,13 @@ class Server:
     max_num_seqs: int
     max_num_batched_tokens: int
     order: str
+    long_prefill_token_threshold: int = 0
     class_priority: dict[str, int] = field(default_factory=dict)
     class_share: dict[str, float] = field(default_factory=dict)
     closed_loop: bool = False
     cache_generated: bool = True
     token_bytes: int = 0
-    prefetch: int = 0
+    moves: Moves = AS_TIERS_DO
     configured: Configured | None = None
     feed: Feed = AT_ONCE
     preemption: str = PREEMPTIONS[0]
@@ -89,6 +99,7 @@ class Server:
     tell_next_use: bool = False
     speculation: Speculation | None = None
     handover: Handover | None = None
+    peer_link: PeerLink | None = None
 
 
 class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +133,8 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     busiest computed, in times of the mean, of those that the router chooses among.
     ``promised_tokens`` were believed to be cached where it sent the requests, ``messages_lost`` of
     the events never reached it.
+    ``peer_tokens`` came from pools of other replicas when requests first came in, ``peer_bytes`` in
+    all.
     ``prefill_replicas`` more compute prompts alone, and ``handed_bytes`` of KV went from them to
     the others.
     """
@@ -190,6 +203,8 @@ class ServerCell(msgspec.Struct, frozen=True, kw_only=True):
     messages_lost: int | None = None
     prefill_replicas: int = 0
     handed_bytes: float = 0.0
+    peer_tokens: int = 0
+    peer_bytes: float = 0.0
     wrong_drafts: int = 0
 
     @property
@@ -237,6 +252,7 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
     return {
         "max_num_seqs": server.max_num_seqs,
         "max_num_batched_tokens": server.max_num_batched_tokens,
+        "long_prefill_token_threshold": server.long_prefill_token_threshold or 2**32 - 1,
         "order": server.order,
         "priorities": [server.class_priority.get(name, 0) for name in plan.source.trace.classes],
         "shares": [server.class_share.get(name, 1.0) for name in plan.source.trace.classes]
@@ -245,7 +261,9 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "load": plan.load,
         "closed_loop": server.closed_loop,
         "cache_generated": server.cache_generated,
-        "preemption": server.preemption if plan.tiers else PREEMPTIONS[0],
+        "preemption": server.preemption
+        if plan.tiers or server.preemption == NEVER
+        else PREEMPTIONS[0],
         "preemption_order": server.preemption_order,
         "load_layers": server.load_layers if plan.tiers else 0,
         "returns": server.returns if plan.tiers else None,
@@ -281,6 +299,9 @@ def _router(plan: ServerPlan, server: Server) -> dict[str, Any] | None:
         "counts_copies": feed.counts_copies,
         "shared": plan.tiers.shared_from if plan.tiers else None,
         "prefill": (over.prefill, over.rate, over.latency, server.token_bytes) if over else None,
+        "peers": (*server.peer_link, server.token_bytes * plan.source.trace.block_size)
+        if server.peer_link
+        else None,
     }
 
 
@@ -297,7 +318,7 @@ def _engine(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "matcher": plan.matcher.engine_policy(size) if plan.matcher else None,
         "tiers": plan.tiers.tables(server.token_bytes * size, size) if plan.tiers else None,
         "links": list(plan.tiers.links().values()) if plan.tiers else [],
-        "prefetch": server.prefetch,
+        "moves": server.moves._asdict(),
     }
 
 
@@ -315,7 +336,8 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
     names = [tier.name for tier in plan.tiers.tiers] if plan.tiers else []
     by_tier = dict(zip(names, raw.get("tiers", ()), strict=True))
     loaded = {name: int(tier["loaded"].sum(dtype=np.int64)) for name, tier in by_tier.items()}
-    found_first = cached + sum(loaded.values())
+    peer_tokens = int(raw.get("peer_tokens", np.zeros(1)).sum(dtype=np.int64))
+    found_first = cached + sum(loaded.values()) + peer_tokens
     tables = (
         plan.tiers.sizes(server.token_bytes * trace.block_size, trace.block_size)
         if plan.tiers
@@ -395,5 +417,7 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         messages_lost=raw["messages_lost"] if several else None,
         prefill_replicas=plan.fleet.prefill,
         handed_bytes=float(raw.get("handed_tokens", 0) * server.token_bytes),
+        peer_tokens=peer_tokens,
+        peer_bytes=raw.get("peer_bytes", 0.0),
         wrong_drafts=raw.get("wrong_drafts", 0),
     )

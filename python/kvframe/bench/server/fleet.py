@@ -25,6 +25,8 @@ MOST = 64
 """Replicas that a simulation can have."""
 HANDOVER_LINK, HANDOVER_LATENCY = "50GB/s", "20us"
 """An estimate: a network card of 400 Gbit/s for each server."""
+PEER_LATENCY = "5us"
+"""An estimate, of cards beside each other."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,18 @@ class Handover(NamedTuple):
     """
 
     prefill: int
+    rate: float
+    latency: float
+
+
+class PeerLink(NamedTuple):
+    """The link over which each replica gives others what their pools and tiers lack.
+
+    Attributes:
+        rate: Bytes a second.
+        latency: Seconds that a transfer takes besides.
+    """
+
     rate: float
     latency: float
 
@@ -143,6 +157,24 @@ def parse_handover(text: str | None) -> Handover | None:
     rate = parse_rate(given.get("link", HANDOVER_LINK), f"{where}: link")
     latency = parse_latency(given.get("latency", HANDOVER_LATENCY), f"{where}: latency")
     return Handover(int(count), rate, latency)
+
+
+def parse_peer_link(text: str | None) -> PeerLink | None:
+    """``450GB/s`` or ``450GB/s,latency=5us``.
+
+    Raises:
+        ConfigError: An unknown key, or an impossible value.
+    """
+    if text is None:
+        return None
+    where = f"--peer-link {text}"
+    rate, comma, rest = text.partition(",")
+    given = keyed(rest.split(","), where) if comma else {}
+    for key in given:
+        if key != "latency":
+            raise ConfigError(f"{where}: no key {key}: latency{did_you_mean(key, ('latency',))}")
+    latency = parse_latency(given.get("latency", PEER_LATENCY), f"{where}: latency")
+    return PeerLink(parse_rate(rate, "--peer-link"), latency)
 
 
 def fleets(replicas: Sequence[str], routings: Sequence[str], prefill: int = 0) -> list[Fleet]:
@@ -270,7 +302,11 @@ def _part(
     ttft: Column = (raw["first_token"] - raw["arrival"])[done]
     felt = quantiles(ttft)
     prompts = int(trace["input_tokens"][done].sum(dtype=np.int64))
-    sources = [raw["cached_tokens"], *(tier["loaded"] for tier in raw.get("tiers", ()))]
+    sources = [
+        raw["cached_tokens"],
+        raw["peer_tokens"],
+        *(tier["loaded"] for tier in raw.get("tiers", ())),
+    ]
     found = sum(int(tokens[done].sum(dtype=np.int64)) for tokens in sources)
     return PartCell(
         trace=one.cell.trace,

@@ -17,10 +17,20 @@ from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
-from kvframe.bench.server.below import Returns, check_below, parse_returns, shared
+from kvframe.bench.server.below import (
+    FILLS,
+    STORAGE_PREFETCHES,
+    Returns,
+    check_below,
+    check_live,
+    parse_moves,
+    parse_returns,
+    shared,
+)
 from kvframe.bench.server.cards import CARDS, Card, parse_card
 from kvframe.bench.server.cells import (
     LAST_ADMITTED,
+    NEVER,
     PREEMPTIONS,
     Server,
     ServerPlan,
@@ -37,6 +47,7 @@ from kvframe.bench.server.fleet import (
     flooded,
     parse_feed,
     parse_handover,
+    parse_peer_link,
 )
 from kvframe.bench.server.parallel import Parallel, parse_parallel
 from kvframe.bench.server.profiles import parse_profile
@@ -94,8 +105,12 @@ class ServerRequest:
     config: Path | None = None
     tiers: Sequence[str] = ()
     prefetch: int = PREFETCH
+    promote_fill: str = FILLS[0]
+    storage_prefetch: str = STORAGE_PREFETCHES[0]
+    live_writes: bool = False
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
+    long_prefill_token_threshold: int = 0
     order: str = "fcfs"
     class_priority: str | None = None
     class_share: str | None = None
@@ -114,6 +129,7 @@ class ServerRequest:
     event_loss: float = 0.0
     tell_copies: bool = False
     disaggregate: str | None = None
+    peer_link: str | None = None
     speculate: str | None = None
     flood: str | None = None
     sla: str | None = None
@@ -166,7 +182,8 @@ class ServerJob:
                 f"--tier: the server of --profile {self.server.profile.label} has no steps beside "
                 "which pages could move: use roofline or a table"
             )
-        if below is None and self.server.preemption != PREEMPTIONS[0]:
+        _check_never(self.server, found)
+        if below is None and self.server.preemption not in (PREEMPTIONS[0], NEVER):
             raise ConfigError(
                 f"--preemption {self.server.preemption}: pages go to host memory, and there is "
                 "none: add --tier host=SIZE"
@@ -175,7 +192,11 @@ class ServerJob:
             "--layerwise": request.layerwise,
             "--prefetch-sessions": request.prefetch_sessions is not None,
             "--shared-tier": bool(request.shared_tiers),
+            "--promote-fill": request.promote_fill != FILLS[0],
+            "--storage-prefetch": request.storage_prefetch != STORAGE_PREFETCHES[0],
+            "--live-writes": request.live_writes,
         })  # fmt: skip
+        check_live(below, self.server.moves, request.tell_next_use)
         if request.requests is not None:
             check_file(request.requests)
         how = ReadOptions(
@@ -338,6 +359,7 @@ def _server(
                 request.preemption_order != LAST_ADMITTED,
             ),
             ("--join", request.join),
+            (f"--preemption {NEVER}", request.preemption == NEVER),
             ("--class-share", request.class_share is not None),
         )
         if is_asked
@@ -360,6 +382,7 @@ def _server(
         sla=None if request.sla is None else parse_sla(request.sla),
         max_num_seqs=request.max_num_seqs,
         max_num_batched_tokens=request.max_num_batched_tokens,
+        long_prefill_token_threshold=request.long_prefill_token_threshold,
         order=order,
         class_priority=_class_priority(request.class_priority),
         class_share=_class_share(request.class_share),
@@ -374,12 +397,33 @@ def _server(
         join=request.join,
         tell_next_use=request.tell_next_use,
         token_bytes=shape.token_bytes,
-        prefetch=request.prefetch,
+        moves=parse_moves(
+            request.prefetch, request.promote_fill, request.storage_prefetch, request.live_writes
+        ),
         configured=found,
         speculation=speculation,
         handover=parse_handover(request.disaggregate),
+        peer_link=parse_peer_link(request.peer_link),
         feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
+
+
+def _check_never(server: Server, found: Configured | None) -> None:
+    """Without preemption, what requests need up to their ends is known.
+
+    Raises:
+        ConfigError: Layer groups or tenants, whose blocks are not counted ahead.
+    """
+    if server.preemption != NEVER or found is None:
+        return
+    config = found.resolved.config
+    counted = len(config.groups) == 1 and config.groups[0].kind == "full"
+    if not counted or config.tenants:
+        what = "[[tenants]]" if counted else "[[groups]]"
+        raise ConfigError(
+            f"--preemption never: the blocks of {what} of --config are not counted ahead: take "
+            "another"
+        )
 
 
 def _returns(request: ServerRequest) -> Returns | None:
@@ -399,6 +443,10 @@ def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
         raise ConfigError(
             f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
             "no steps: use roofline or a table"
+        )
+    if server.peer_link is not None and all(fleet.servers == 1 for fleet in made):
+        raise ConfigError(
+            f"--peer-link {request.peer_link}: one server has no peers: add --replicas"
         )
     return made
 

@@ -157,6 +157,8 @@ def _done(cells: Sequence[ServerCell]) -> Table:
     header = ["policy", *_fleet_header(cells)]
     header += ["load", "req/s", "good/s", "tokens/s", "busy", "KV in use", "running"]
     header += ["waiting", "preempted", "computed", "reused", "recomputed", "rejected", "unfinished"]
+    fetches = any(cell.peer_bytes for cell in cells)
+    header += ["from peers"] if fetches else []
     table = Table("What the server does", header)
     for cell in cells:
         kv = "-" if cell.kv_utilisation is None else f"{cell.kv_utilisation:.0%}"
@@ -167,5 +169,6 @@ def _done(cells: Sequence[ServerCell]) -> Table:
         computed = cell.prefill_tokens + cell.decode_tokens
         row += [f"{n:,}" for n in (computed, cell.reused_tokens, cell.recomputed_tokens)]
         row += [f"{cell.rejected:,}", f"{cell.unfinished:,}"]
+        row += [f"{cell.peer_tokens:,}"] if fetches else []
         table.rows.append(row)
     return table

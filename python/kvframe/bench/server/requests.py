@@ -18,8 +18,8 @@ FATES = ("unfinished", "finished", "rejected")
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     """A request in a simulation. Times are seconds of the trace's clock; None: it never came.
 
-    ``cached_tokens`` were found in the pool, ``tier_tokens`` came from each tier, as it first came
-    in.
+    ``cached_tokens`` were found in the pool, ``tier_tokens`` came from each tier and
+    ``peer_tokens`` from another replica's pool, as it first came in.
     """
 
     trace: str
@@ -38,11 +38,12 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     recomputed_tokens: int
     preemptions: int
     tier_tokens: dict[str, int] = {}
+    peer_tokens: int = 0
 
     @property
     def found(self) -> int:
         """Prompt tokens that need not be computed as it first came in."""
-        return self.cached_tokens + sum(self.tier_tokens.values())
+        return self.cached_tokens + self.peer_tokens + sum(self.tier_tokens.values())
 
 
 def as_texts(row: msgspec.Struct) -> tuple[object, ...]:
@@ -94,6 +95,7 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
     loaded = [()] * len(own["fate"])
     if tiers:
         loaded = np.array([tier["loaded"] for tier in tiers]).T.tolist()
+    fetched = own["peer_tokens"].tolist()
     for at, row in enumerate(zip(*columns, strict=True)):
         fate, arrival, start, first_token, end, tokens, answer, cached, again, preemptions = row
         yield RequestRow(
@@ -113,6 +115,7 @@ def rows_of(plan: ServerPlan, one: Simulated) -> Iterator[RequestRow]:
             recomputed_tokens=again,
             preemptions=preemptions,
             tier_tokens=dict(zip(names, loaded[at], strict=True)),
+            peer_tokens=fetched[at],
         )
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -35,11 +36,23 @@ class Speed(NamedTuple):
         read: Bytes a second towards the pool.
         write: Bytes a second away from it.
         latency: Seconds that a transfer takes besides.
+        each: Bytes a second of one transfer at most, where all share the link evenly; None: they
+            queue.
     """
 
     read: float
     write: float
     latency: float
+    each: float | None = None
+
+    def is_like(self, other: Speed) -> bool:
+        """Whether the other one is the same, but for rounding."""
+        return (self.each is None) == (other.each is None) and np.allclose(
+            [value for value in self if value is not None],
+            [value for value in other if value is not None],
+            rtol=1e-9,
+            atol=0,
+        )
 
 
 ASSUMED = {
@@ -193,7 +206,7 @@ class ServedTiers:
             size = f"{size} for all" if self.is_shared(place) else size
             said.append(
                 f"{tier.name} {size}, {tier.speed.read / 1e9:g} GB/s up, "
-                f"{tier.speed.write / 1e9:g} GB/s down, {tier.admission.label}"
+                f"{tier.speed.write / 1e9:g} GB/s down{_manner(tier.speed)}, {tier.admission.label}"
             )
         return "; ".join(said)
 
@@ -315,6 +328,7 @@ def _served(
         taken.latency
         if config.latency is None
         else parse_latency(config.latency, f"{where}: latency"),
+        _each(config, where),
     )
     _break_even(config, where)
     return ServedTier(
@@ -332,12 +346,32 @@ def _checked(tiers: Sequence[ServedTier], where: str) -> ServedTiers:
             raise ConfigError(f"{where}: two tiers have the name {tier.name}")
         told = (one for one in tiers if one.link == tier.link and not one.assumed)
         first = next(told, tier)
-        if not tier.assumed and not np.allclose(first.speed, tier.speed, rtol=1e-9, atol=0):
+        if not tier.assumed and not first.speed.is_like(tier.speed):
             raise ConfigError(
                 f"{where}: {first.name} and {tier.name} share the link {tier.link}: give both the "
-                "same read, write and latency, or say them once"
+                "same read, write, latency, sharing and each, or say them once"
             )
     return ServedTiers(tuple(tiers))
+
+
+def _manner(speed: Speed) -> str:
+    if speed.each is None:
+        return ""
+    return " shared evenly" + (
+        "" if math.isinf(speed.each) else f", {speed.each / 1e9:g} GB/s each at most"
+    )
+
+
+def _each(config: TierConfig, where: str) -> float | None:
+    """Bytes a second of one transfer at most, where transfers share the link evenly."""
+    if config.sharing == "in-turn":
+        if config.each is not None:
+            raise ConfigError(
+                f"{where}: each = {config.each}: transfers that go in turn have all of the link: "
+                "add sharing=even"
+            )
+        return None
+    return math.inf if config.each is None else parse_rate(config.each, f"{where}: each")
 
 
 def _break_even(config: TierConfig, where: str) -> int | None:

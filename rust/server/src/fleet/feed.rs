@@ -3,13 +3,16 @@
 //! What became findable or was evicted at one time is a message of its engine. It arrives after a delay, or
 //! never: the index then believes what is no longer so, until something else corrects it.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use kvframe_core::events::Kind;
 use kvframe_core::router::{Rank, Router, Text};
 use kvframe_core::{Key, Manager};
 
 use super::copies::Copies;
+use super::directory::Directory;
 use crate::prompts::Prompts;
 
 /// How events get to the router.
@@ -45,6 +48,8 @@ pub(super) struct Feed {
     coming: Vec<VecDeque<Message>>,
     /// Blocks of each engine under one key, where there are any.
     held: Vec<HashMap<Key, u32>>,
+    /// It knows at once, and loses nothing.
+    directory: Option<Rc<RefCell<Directory>>>,
     random: u64,
     sent: u64,
     lost: u64,
@@ -68,10 +73,16 @@ impl Feed {
             index,
             coming: (0..engines).map(|_| VecDeque::new()).collect(),
             held: vec![HashMap::new(); engines],
+            directory: None,
             random: options.seed,
             sent: 0,
             lost: 0,
         }
+    }
+
+    /// The same, which tells a directory, too.
+    pub fn telling(self, directory: Option<Rc<RefCell<Directory>>>) -> Self {
+        Self { directory, ..self }
     }
 
     /// What has happened in an engine since the last call is sent at `now`.
@@ -100,6 +111,12 @@ impl Feed {
         }
         if changes.is_empty() {
             return;
+        }
+        if let Some(directory) = &self.directory {
+            let mut directory = directory.borrow_mut();
+            for &change in &changes {
+                directory.note(at, change);
+            }
         }
         self.sent += 1;
         if self.is_lost() {

@@ -7,13 +7,19 @@
 //! | --- | --- |
 //! | `routing` | which engine gets a request |
 //! | `feed` | the engines' events on their way to the router's index: late, or lost |
+//! | `directory` | what each engine's pool has, for engines that take blocks from others |
 //! | `copies` | how many other engines hold a block, for policies that want to know |
 
 mod copies;
+mod directory;
 mod feed;
 mod routing;
 
-use kvframe_core::Manager;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use kvframe_core::{Manager, SeqId};
 use kvframe_trace::replay::Host;
 use kvframe_trace::{ReplayPlan, Trace};
 
@@ -22,6 +28,7 @@ use crate::cache::Stopped;
 use crate::engine::Engine;
 use crate::handover::{Handover, HandoverOptions};
 use crate::options::ServerOptions;
+use crate::peers::{Begun, Peers};
 use crate::profile::StepTime;
 use crate::prompts::Prompts;
 use crate::report::{Fate, RequestRecord, ServerReport};
@@ -31,6 +38,8 @@ use copies::Copies;
 use feed::Feed;
 use routing::{Load, Routes};
 
+pub(crate) use directory::Directory;
+pub use directory::PeerOptions;
 pub use feed::FeedOptions;
 pub use routing::Routing;
 
@@ -49,6 +58,8 @@ pub struct FleetOptions {
     /// The first so many engines compute prompts alone, and the others, where the fewest requests are, what comes
     /// behind; they get the prompts' KV over a link each.
     pub prefill: Option<(usize, HandoverOptions)>,
+    /// What an engine's pool and tiers lack comes from another's pool.
+    pub peers: Option<PeerOptions>,
 }
 
 /// What a simulation of several engines counted.
@@ -92,11 +103,13 @@ pub fn simulate_fleet(
     // have ended.
     options.every_step |= options.closed_loop && engines.len() > 1 || fleet.prefill.is_some();
     // So is what another engine does to tiers that both have.
-    options.every_step |= fleet.shared.is_some() && engines.len() > 1;
+    options.every_step |= (fleet.shared.is_some() || fleet.peers.is_some()) && engines.len() > 1;
     let next = next_turns(trace);
     let prompts = Prompts::new(trace, plan, &next, &options);
     let first_tokens = prompts.of_prefill();
     let prefill = fleet.prefill.map_or(0, |(engines, _)| engines);
+    let directory =
+        fleet.peers.map(|how| Rc::new(RefCell::new(Directory::new(how, engines.len()))));
     let count = trace.requests.len();
     let arrivals = Arrivals::new(trace, &next, &options);
     let blocks = engines.iter().map(|(manager, ..)| manager.options().blocks as usize).sum();
@@ -113,6 +126,7 @@ pub fn simulate_fleet(
             if let Some((_, how)) = fleet.prefill.filter(|_| at >= prefill) {
                 engine.scheduler.handover = Some(Handover::new(how));
             }
+            engine.scheduler.peers = directory.clone().map(|held| Peers::new(at, held));
             engine
         })
         .collect();
@@ -122,8 +136,9 @@ pub fn simulate_fleet(
         None => None,
     };
     let runs = vec![false; engines.len()];
-    let feed = (fleet.routing.wants_events() || fleet.counts_copies)
-        .then(|| Feed::new(fleet.feed, engines.len(), blocks));
+    let is_heard = fleet.routing.wants_events() || fleet.counts_copies;
+    let feed = (is_heard || directory.is_some())
+        .then(|| Feed::new(fleet.feed, engines.len(), blocks).telling(directory));
     Fleet {
         copies: fleet.counts_copies.then(|| Copies::new(engines.len())),
         routes: Routes::new(fleet.routing, if prefill > 0 { prefill } else { engines.len() }),
@@ -140,9 +155,12 @@ pub fn simulate_fleet(
         prompts: &prompts,
         arrivals,
         engines,
+        kept: HashMap::new(),
+        woken: vec![false; runs.len()],
         runs,
         computed: Vec::new(),
         feed,
+        is_heard,
         commons,
         now: f64::NEG_INFINITY,
     }
@@ -156,12 +174,18 @@ struct Fleet<'a> {
     engines: Vec<Engine<'a>>,
     /// Whether a step runs, by engine.
     runs: Vec<bool>,
+    /// What engines keep for others, by who reads it and the number there: who keeps it, and as which sequence.
+    kept: HashMap<(usize, u64), (usize, SeqId)>,
+    /// Engines that have blocks back from others.
+    woken: Vec<bool>,
     /// Requests whose prompts have been computed.
     computed: Vec<(usize, RequestRecord)>,
     routes: Routes,
     /// Engines that compute prompts alone.
     prefill: usize,
     feed: Option<Feed>,
+    /// Whether the router or the engines go by events.
+    is_heard: bool,
     copies: Option<Copies>,
     commons: Option<Commons>,
     now: f64,
@@ -214,7 +238,8 @@ impl<'a> Fleet<'a> {
     /// Whether others have changed what an engine may wait for that runs nothing.
     fn waits_for_others(&self, at: usize) -> bool {
         let is_idle = !self.runs[at] && self.engines[at].is_busy();
-        is_idle && self.commons.as_ref().is_some_and(|commons| commons.has_news(at))
+        let has_news = self.commons.as_ref().is_some_and(|commons| commons.has_news(at));
+        is_idle && (has_news || self.woken[at])
     }
 
     /// An engine does something, with the tiers that all share.
@@ -230,6 +255,24 @@ impl<'a> Fleet<'a> {
         done
     }
 
+    /// Engine `at` has had its turn: what it began to read others keep, and what it has is kept no longer.
+    fn keep_for_others(&mut self, at: usize) -> Result<(), Stopped> {
+        let Some(peers) = &mut self.engines[at].scheduler.peers else { return Ok(()) };
+        let (begun, over) = peers.news();
+        for Begun { number, from, kept } in begun {
+            if let Some(seq) = self.engines[from].scheduler.keep(&kept)? {
+                self.kept.insert((at, number), (from, seq));
+            }
+        }
+        for number in over {
+            if let Some((from, seq)) = self.kept.remove(&(at, number)) {
+                self.engines[from].scheduler.cache.manager.release(seq)?;
+                self.woken[from] = true;
+            }
+        }
+        Ok(())
+    }
+
     fn next_arrival(&self) -> f64 {
         self.arrivals.next().map_or(f64::INFINITY, |next| next.time)
     }
@@ -243,6 +286,7 @@ impl<'a> Fleet<'a> {
             self.runs[at] = false;
             *is_due = true;
             self.turn(at, Engine::end)?;
+            self.keep_for_others(at)?;
             let engine = &mut self.engines[at];
             if let Some(feed) = &mut self.feed {
                 feed.take(at, engine.scheduler.cache.manager, now);
@@ -321,7 +365,9 @@ impl<'a> Fleet<'a> {
         }
         for (at, _) in is_due.iter().enumerate().filter(|&(_, &is_due)| is_due) {
             self.engines[at].now = now;
+            self.woken[at] = false;
             self.runs[at] = self.turn(at, |engine| engine.begin(next_arrival))?;
+            self.keep_for_others(at)?;
             let engine = &mut self.engines[at];
             if let Some(feed) = &mut self.feed {
                 feed.take(at, engine.scheduler.cache.manager, now);
@@ -345,7 +391,8 @@ impl<'a> Fleet<'a> {
                 self.report.requests[request] = record;
             }
         }
-        self.report.messages = self.feed.map_or((0, 0), |feed| feed.messages());
+        let heard = self.feed.filter(|_| self.is_heard);
+        self.report.messages = heard.map_or((0, 0), |feed| feed.messages());
         Ok(self.report)
     }
 }

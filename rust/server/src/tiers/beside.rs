@@ -4,7 +4,7 @@
 
 use kvframe_core::SeqId;
 
-use super::{Landed, Tiers};
+use super::{Carried, Landed, Tiers};
 use crate::cache::{Cache, Stopped};
 use crate::scheduler::Scheduler;
 
@@ -18,6 +18,7 @@ pub(crate) struct Sent {
     /// What its bytes take.
     pub seconds: f64,
     pub pages: u32,
+    carried: Option<Carried>,
 }
 
 impl Sent {
@@ -37,7 +38,7 @@ impl Scheduler<'_> {
         let mut at = 0;
         while self.options.load_layers > 0 && *budget > 0 && at < self.loading.len() {
             let class = self.class(self.loading[at].one.request);
-            let most = self.fair.tokens(class).min(*budget);
+            let most = self.chunk(class, *budget);
             let waits = &self.loading[at];
             let sent = match &mut self.tiers {
                 Some(tiers) if most > 0 && waits.is_only_loading() => {
@@ -70,12 +71,31 @@ impl Scheduler<'_> {
     /// When a step ends that begins at `begin`, computes for `seconds`, and waits for the loads beside it.
     pub fn end_of_step(&self, begin: f64, seconds: f64) -> f64 {
         let layers = self.options.load_layers;
-        let ends = self.beside.iter().map(|sent| sent.end_of(begin, seconds, layers));
+        let tiers = self.tiers.as_ref();
+        let known_by_now = |sent: &Sent| tiers.map_or(*sent, |tiers| tiers.sent_again(sent));
+        let ends = self.beside.iter().map(known_by_now);
+        let ends = ends.map(|sent| sent.end_of(begin, seconds, layers));
         ends.fold(begin + seconds, f64::max)
     }
 }
 
 impl Tiers {
+    /// Pages of the tier at `place` that a leg brings to the pool.
+    pub(super) fn sent(&self, carried: Carried, (place, pages): (usize, u32)) -> Sent {
+        let Carried { link, passage, .. } = carried;
+        let bytes = f64::from(pages) * self.levels[place].options.page_bytes;
+        let seconds = self.links[link].seconds_of(passage, bytes);
+        let shared = passage.shared.map(|_| carried);
+        Sent { begin: passage.begin, end: passage.end, seconds, pages, carried: shared }
+    }
+
+    /// The same, now that others may share the link.
+    fn sent_again(&self, sent: &Sent) -> Sent {
+        let Some(Carried { link, way, passage }) = sent.carried else { return *sent };
+        let end = self.links[link].end_of(way, passage);
+        Sent { end, seconds: sent.seconds + end - sent.end, ..*sent }
+    }
+
     /// What a sequence loads counts as there, if it is on the link: the step that reads it waits for it.
     fn land_early(
         &mut self,
@@ -114,7 +134,8 @@ mod tests {
             (3.0, 1.0, 40.0, 32),
             (20.0, 8.0, 4.0, 4),
         ] {
-            let sent = Sent { begin: 0.0, end: bytes + 1.0, seconds: bytes, pages: 1 };
+            let sent =
+                Sent { begin: 0.0, end: bytes + 1.0, seconds: bytes, pages: 1, carried: None };
             let walked = walked(&sent, begin, seconds, layers);
             let told = sent.end_of(begin, seconds, layers);
             assert!((told - walked).abs() < 1e-9, "{begin} {bytes} {seconds} {layers}");

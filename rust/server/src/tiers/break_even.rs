@@ -43,12 +43,11 @@ impl Tiers {
 
     /// Seconds for pages of a tier to come to the pool over free links.
     pub(super) fn load_seconds(&self, place: usize, pages: u32) -> f64 {
-        let hops = if place > 0 { vec![place, 0] } else { vec![0] };
         let seconds = |place: usize| {
             let options = &self.levels[place].options;
             self.links[options.link].read_seconds(f64::from(pages) * options.page_bytes)
         };
-        hops.into_iter().map(seconds).sum()
+        self.hops(place).into_iter().map(seconds).sum()
     }
 }
 

@@ -5,7 +5,7 @@ use kvframe_trace::replay::Host;
 
 use super::link::Way;
 use super::request::Known;
-use super::{Errand, Tiers};
+use super::{Errand, Leg, Tiers};
 use crate::cache::Stopped;
 
 /// Prefixes that wait for room in a tier below; more are dropped, and counted.
@@ -70,14 +70,17 @@ impl Tiers {
             return Ok(());
         };
         let pages = stored.pages.len() as u32;
-        let mut ready = self.now.max(self.copied_at);
-        if place > 0 {
-            ready = self.carry(place, Way::Read, ready, pages);
-        }
-        let end = self.carry(place + 1, Way::Write, ready, pages);
+        let ready = self.now.max(self.copied_at);
+        let write = Leg { place: place + 1, way: Way::Write, pages };
+        let (carried, next) = if place > 0 {
+            self.carry_both(Leg { place, way: Way::Read, pages }, write, ready)
+        } else {
+            (self.carry(write, ready), None)
+        };
         let (keys, present) = (taken.to_vec(), stored.present);
         let (source, ticket) = (source.ticket, stored.ticket);
-        self.start(end, Errand::Demote { place, keys, present, source, ticket });
+        let errand = Errand::Demote { place, keys, present, source, ticket };
+        self.start_legs(([carried], next), errand);
         Ok(())
     }
 

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use kvframe_core::policy::admission::Occasion;
 use kvframe_core::{Key, SeqId};
+use kvframe_trace::NEVER;
 
 use super::link::Way;
 use super::request::Known;
-use super::{Errand, Tiers};
+use super::{Errand, Leg, Tiers};
 use crate::cache::{Cache, Stopped};
 
 /// Blocks that an operation of the pool needs, of those without an owner.
@@ -59,9 +60,10 @@ impl Tiers {
         }
         let keys = keys[..taken as usize].to_vec();
         let lease = cache.manager.lease(seq, taken * size)?;
-        let end = self.carry(0, Way::Write, self.now, stored.pages.len() as u32);
+        let down = Leg { place: 0, way: Way::Write, pages: stored.pages.len() as u32 };
+        let carried = self.carry(down, self.now);
         let (ticket, present) = (stored.ticket, stored.present);
-        self.start(end, Errand::Offload { ticket, lease, keys, present, known });
+        self.start([carried], Errand::Offload { ticket, lease, keys, present, known });
         Ok(())
     }
 
@@ -100,9 +102,29 @@ impl Tiers {
         cache.evict_until(pool_free + clean)
     }
 
+    /// Takes down which of its blocks a request says are used again.
+    pub(super) fn announce(&mut self, keys: &[Key], next_use: &[u32]) {
+        let Some(live) = &mut self.live else { return };
+        for (key, &next) in keys.iter().zip(next_use) {
+            if next == NEVER {
+                live.remove(key);
+            } else {
+                live.insert(*key);
+            }
+        }
+    }
+
+    /// Whether a prefix that is about to lose its last block goes down.
+    fn is_live(&self, keys: &[Key]) -> bool {
+        self.live.as_ref().is_none_or(|live| keys.last().is_some_and(|last| live.contains(last)))
+    }
+
     /// Copies what host memory admits of a prefix that is about to lose its last block. False if it has no
     /// room for all of that.
     fn copy_now(&mut self, cache: &mut Cache<'_>, keys: &[Key]) -> Result<bool, Stopped> {
+        if !self.is_live(keys) {
+            return Ok(true);
+        }
         let (known, evicted) = (Known::default(), Some(Occasion::Evicted));
         let level = &mut self.levels[0];
         let wanted = level.wanted(cache.host, keys, (&self.uses, evicted), &known)?;
@@ -114,7 +136,7 @@ impl Tiers {
             && stored.ticket > 0
         {
             let pages = stored.pages.len() as u32;
-            self.copied_at = self.carry(0, Way::Write, self.now, pages).max(self.copied_at);
+            self.copy(pages);
             let good = self.settle(0, stored.ticket, pages)?;
             self.version += 1;
             self.report.tiers[0].written_pages += u64::from(good);

@@ -4,7 +4,7 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | tiers and links, as they are configured |
-//! | `link` | transfers queue |
+//! | `link`, `even` | transfers queue, or share a link |
 //! | `level` | one tier: its pages and its admission |
 //! | `request` | what is known of a request while its pages move |
 //! | `commons` | tiers that several servers have together |
@@ -12,6 +12,8 @@
 //! | `demote` | from a tier to the next |
 //! | `ahead` | room in a tier ahead of need |
 //! | `up` | loads and prefetches |
+//! | `fill` | what a load from below host memory fills on its way |
+//! | `patience` | how long such a load is waited for |
 //! | `beside` | steps that run beside their loads |
 //! | `break_even` | from which length on a load pays |
 //! | `returns` | a session's blocks, before its next turn |
@@ -25,9 +27,12 @@ mod break_even;
 mod commons;
 mod demote;
 mod down;
+mod even;
+mod fill;
 mod level;
 mod link;
 pub mod options;
+mod patience;
 pub mod report;
 mod request;
 mod returns;
@@ -36,7 +41,7 @@ mod swap;
 mod up;
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use kvframe_core::pool::BlockId;
 use kvframe_core::tier::{EvictedPages, OrderedKeys, PageUses, StoreResult};
@@ -45,7 +50,8 @@ use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
 use level::{Level, keys_of};
-use options::TierSet;
+use link::Passage;
+use options::{PromoteFill, StoragePrefetch, TierSet};
 use report::TierReport;
 use request::Known;
 use returns::Returns;
@@ -55,7 +61,7 @@ pub(crate) use beside::Sent;
 pub(crate) use commons::Commons;
 pub(crate) use down::Room;
 pub(crate) use link::{Link, Way};
-pub(crate) use options::LinkOptions;
+pub(crate) use options::{LinkOptions, Sharing};
 pub use returns::ReturnOptions;
 pub(crate) use up::{Found, Landed};
 
@@ -66,19 +72,39 @@ enum Errand {
     Offload { ticket: u64, lease: u64, keys: Vec<Key>, present: u32, known: Known },
     /// From a tier to the next.
     Demote { place: usize, keys: Vec<Key>, present: u32, source: u64, ticket: u64 },
-    /// From a tier to host memory.
-    Promote { load: LoadId, place: usize, keys: Vec<Key>, present: u32, source: u64, ticket: u64 },
-    /// From host memory to the pool.
-    Onboard { load: LoadId, ticket: u64, pages: u32 },
+    /// From a tier to one above it.
+    Promote(fill::Rise),
+    /// From tiers to the pool: from each, its place, the ticket and how many pages.
+    Onboard { load: LoadId, parts: Vec<(usize, u64, u32)> },
     /// A preempted sequence comes back.
     SwapIn(swap::Return),
 }
 
-/// A transfer under way, ordered by when it ends.
+/// A way over a tier's link.
+#[derive(Debug, Clone, Copy)]
+struct Leg {
+    place: usize,
+    way: Way,
+    pages: u32,
+}
+
+/// Bytes on a tier's link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Carried {
+    link: usize,
+    way: Way,
+    passage: Passage,
+}
+
+/// A transfer under way, ordered by when it ends, as was known when it was asked last: a link that is shared evenly
+/// may bring it later.
 #[derive(Debug)]
 struct Transfer {
     end: f64,
     number: u64,
+    carried: Vec<Carried>,
+    /// A leg that begins when those before it have ended.
+    next: Option<Leg>,
     errand: Errand,
 }
 
@@ -125,6 +151,12 @@ pub struct Tiers {
     swapped: HashMap<usize, Vec<BlockId>>,
     /// The step that follows writes to blocks that are copied until then.
     copied_at: f64,
+    /// Those copies that share a link evenly.
+    copying: Vec<Carried>,
+    /// Blocks whose last request has told a next use, where only those go down.
+    live: Option<HashSet<Key>>,
+    fill: PromoteFill,
+    storage_prefetch: StoragePrefetch,
     /// Tokens below which nothing is loaded from a tier, by its place.
     least: Vec<u32>,
     prefetch: usize,
@@ -170,6 +202,10 @@ impl Tiers {
             returns: Returns::default(),
             swapped: HashMap::new(),
             copied_at: f64::NEG_INFINITY,
+            copying: Vec::new(),
+            live: set.live.then(HashSet::new),
+            fill: set.fill,
+            storage_prefetch: set.storage_prefetch,
             least: vec![0; count],
             prefetch: set.prefetch,
             shared: commons::Place { from: usize::MAX, server: 0 },
@@ -188,7 +224,12 @@ impl Tiers {
 
     /// When a transfer ends, or one is planned.
     pub(crate) fn next_event(&self) -> f64 {
-        self.next_end().min(self.next_plan())
+        self.next_end().min(self.next_plan()).min(self.next_deadline())
+    }
+
+    /// Whether something is on its way.
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.under_way.is_empty()
     }
 
     /// Whether nothing moves, and another poll would start nothing before a request comes.
@@ -202,14 +243,19 @@ impl Tiers {
     pub(crate) fn poll(&mut self, cache: &mut Cache<'_>, now: f64) -> Result<(), Stopped> {
         self.now = now;
         // What starts here ends at a later poll, even over links that take no time.
-        let mut ended = Vec::new();
+        let mut due = Vec::new();
         while self.next_end() <= now {
-            ended.extend(self.under_way.pop());
+            due.extend(self.under_way.pop());
         }
-        for Reverse(transfer) in ended {
+        for Reverse(mut transfer) in due {
+            if !self.has_arrived(&mut transfer) {
+                self.under_way.push(Reverse(transfer));
+                continue;
+            }
             self.version += 1;
             self.end(cache, transfer.errand)?;
         }
+        self.give_up_late(cache)?;
         self.go_on_with_loads(cache)?;
         self.bring_back(cache)?;
         self.catch_up(cache.host)?;
@@ -219,6 +265,9 @@ impl Tiers {
     /// Lets what is under way arrive, and starts nothing more: no request is left that could use it.
     pub(crate) fn wind_up(&mut self, cache: &mut Cache<'_>) -> Result<(), Stopped> {
         while let Some(Reverse(transfer)) = self.under_way.pop() {
+            if let Some(leg) = transfer.next {
+                self.carry(leg, self.now);
+            }
             self.end(cache, transfer.errand)?;
         }
         self.drop_loads(cache)
@@ -242,25 +291,22 @@ impl Tiers {
                 self.report.tiers[place + 1].written_pages += u64::from(good);
                 self.offer(cache.host, place + 1, there, &Known::default())
             }
-            Errand::Promote { load, place, keys, present, source, ticket } => {
-                self.settle(place, source, u32::MAX)?;
-                let good = self.settle(0, ticket, u32::MAX)?;
-                self.note_backed(0, &keys[..(present + good) as usize]);
-                self.note_owned(0, &keys[present as usize..(present + good) as usize]);
-                self.report.tiers[place].read_pages += u64::from(good);
-                self.promoted(cache, load)
-            }
-            Errand::Onboard { load, ticket, pages } => {
-                let good = self.settle(0, ticket, pages)?;
-                self.report.tiers[0].read_pages += u64::from(good);
-                self.bring_in(cache, load, good)
+            Errand::Promote(rise) => self.risen(cache, rise),
+            Errand::Onboard { load, parts } => {
+                let mut come = 0;
+                for (place, ticket, pages) in parts {
+                    let good = self.settle(place, ticket, pages)?;
+                    self.report.tiers[place].read_pages += u64::from(good);
+                    come += good;
+                }
+                self.bring_in(cache, load, come)
             }
             Errand::SwapIn(back) => self.swapped_in(cache, &back),
         }
     }
 
-    /// Sends `pages` pages of a tier over its link. Returns when they have arrived.
-    fn carry(&mut self, place: usize, way: Way, ready: f64, pages: u32) -> f64 {
+    /// Sends pages that are ready then over a tier's link.
+    fn carry(&mut self, Leg { place, way, pages }: Leg, ready: f64) -> Carried {
         let options = &self.levels[place].options;
         let bytes = f64::from(pages) * options.page_bytes;
         let moved = &mut self.report.tiers[place];
@@ -268,18 +314,62 @@ impl Tiers {
             Way::Read => moved.read_bytes += bytes,
             Way::Write => moved.written_bytes += bytes,
         }
-        self.links[options.link].carry(way, ready, bytes)
+        let link = options.link;
+        Carried { link, way, passage: self.links[link].carry(way, ready, bytes) }
     }
 
-    /// When pages of host memory that are ready then begin their way to the pool, and what their bytes take.
-    fn next_read(&self, ready: f64, pages: u32) -> (f64, f64) {
-        let options = &self.levels[0].options;
-        self.links[options.link].next_read(ready, f64::from(pages) * options.page_bytes)
+    /// Sends pages over one tier's link and then over another's.
+    fn carry_both(&mut self, first: Leg, then: Leg, ready: f64) -> (Carried, Option<Leg>) {
+        let carried = self.carry(first, ready);
+        if carried.passage.shared.is_some() {
+            // When it ends is not known yet.
+            return (carried, Some(then));
+        }
+        (self.carry(then, carried.passage.end), None)
     }
 
-    fn start(&mut self, end: f64, errand: Errand) {
+    fn start(&mut self, carried: impl IntoIterator<Item = Carried>, errand: Errand) {
+        self.start_legs((carried, None), errand);
+    }
+
+    fn start_legs(
+        &mut self,
+        (carried, next): (impl IntoIterator<Item = Carried>, Option<Leg>),
+        errand: Errand,
+    ) {
         self.started += 1;
-        self.under_way.push(Reverse(Transfer { end, number: self.started, errand }));
+        let (number, carried) = (self.started, carried.into_iter().collect::<Vec<_>>());
+        let ends = carried.iter().map(|one| one.passage.end);
+        let end = ends.fold(f64::NEG_INFINITY, f64::max);
+        self.under_way.push(Reverse(Transfer { end, number, carried, next, errand }));
+    }
+
+    /// Whether a transfer has ended by now. A leg that follows begins.
+    fn has_arrived(&mut self, transfer: &mut Transfer) -> bool {
+        let now = self.now;
+        let mut end = f64::NEG_INFINITY;
+        transfer.carried.retain(|&Carried { link, way, passage }| {
+            let late = self.links[link].arrived(way, passage, now).err();
+            end = end.max(late.unwrap_or(f64::NEG_INFINITY));
+            late.is_some()
+        });
+        if transfer.carried.is_empty() {
+            let Some(leg) = transfer.next.take() else { return true };
+            let carried = self.carry(leg, now);
+            end = carried.passage.end;
+            transfer.carried.push(carried);
+        }
+        transfer.end = end;
+        false
+    }
+
+    /// Blocks are copied out of the pool, and the step that follows waits for them.
+    fn copy(&mut self, pages: u32) {
+        let carried = self.carry(Leg { place: 0, way: Way::Write, pages }, self.now);
+        self.copied_at = self.copied_at.max(carried.passage.end);
+        if carried.passage.shared.is_some() {
+            self.copying.push(carried);
+        }
     }
 
     // --- what enters and leaves a tier ------------------------------------------------------------

@@ -4,7 +4,46 @@ use kvframe_core::policy::Eviction;
 use kvframe_core::policy::admission::{Admit, Tier};
 use kvframe_core::tier::TierLimits;
 
-/// A link: what tiers share it, queue on it, each way by itself.
+/// How transfers that go the same way have a link.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Sharing {
+    /// One after the other.
+    #[default]
+    InTurn,
+    /// All at once and alike.
+    Evenly {
+        /// Bytes a second of one, at most.
+        each: f64,
+    },
+}
+
+/// What a load of pages below host memory fills on its way to the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PromoteFill {
+    /// Host memory, as `kvframe.tiers` does it.
+    #[default]
+    Host,
+    /// Every tier above, one after the other.
+    Through,
+    /// None: pages pass through host memory, over its link too, and are not kept there.
+    Buffer,
+    /// None: pages come to the pool over their own tier's link alone.
+    Direct,
+}
+
+/// How long a request that has come in waits for pages below host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum StoragePrefetch {
+    /// Until they have come.
+    #[default]
+    WaitComplete,
+    /// Not at all: it loads what a prefetch has brought to host memory by then.
+    BestEffort,
+    /// So many seconds; then it loads what has come to host memory.
+    Timeout(f64),
+}
+
+/// A link: what tiers share it, share its bandwidth, each way by itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkOptions {
     /// Bytes a second towards the pool.
@@ -13,6 +52,8 @@ pub struct LinkOptions {
     pub write: f64,
     /// Seconds that a transfer takes besides; the link is free meanwhile.
     pub latency: f64,
+    /// Who goes first.
+    pub sharing: Sharing,
 }
 
 /// From how many tokens on a load is faster than computing them.
@@ -74,4 +115,10 @@ pub struct TierSet {
     pub links: Vec<LinkOptions>,
     /// How many requests at the front of the queue have their pages brought to host memory while they wait.
     pub prefetch: usize,
+    /// What loads fill on their way.
+    pub fill: PromoteFill,
+    /// How long they are waited for.
+    pub storage_prefetch: StoragePrefetch,
+    /// What is evicted from the pool goes down only if its last request has told a next use.
+    pub live: bool,
 }

@@ -9,10 +9,12 @@ pub struct TierCounts {
     pub read_bytes: f64,
     /// Bytes that went here.
     pub written_bytes: f64,
-    /// Pages that came from here: to the pool from host memory, to host memory from a tier below.
+    /// Pages that came from here: to the pool from host memory; from a tier below to one above it, or to the pool.
     pub read_pages: u64,
     /// Pages that entered, from the tier above.
     pub written_pages: u64,
+    /// Pages that entered from a tier below, on their way to the pool.
+    pub filled_pages: u64,
     /// Pages read from here that another server had put here.
     pub others_pages: u64,
     /// Pages that made room for others.
@@ -37,6 +39,10 @@ pub struct TierReport {
     pub swapped_in_pages: u64,
     /// Transfers put off for want of room, or because too much was on its way.
     pub deferred: u64,
+    /// Pages that came to the pool from below host memory and were not kept there.
+    pub direct_pages: u64,
+    /// Loads that went on without what was still below host memory.
+    pub given_up: u64,
     /// Pages that were evicted while the tier below, if there is one, lacked them.
     pub dropped_pages: u64,
     /// Pages that came to the pool before a request asked for them.
@@ -57,6 +63,7 @@ impl TierReport {
             tier.written_bytes += of.written_bytes;
             tier.read_pages += of.read_pages;
             tier.written_pages += of.written_pages;
+            tier.filled_pages += of.filled_pages;
             tier.others_pages += of.others_pages;
             tier.evicted_pages += of.evicted_pages;
         }
@@ -67,6 +74,8 @@ impl TierReport {
         self.swapped_out_pages += other.swapped_out_pages;
         self.swapped_in_pages += other.swapped_in_pages;
         self.deferred += other.deferred;
+        self.direct_pages += other.direct_pages;
+        self.given_up += other.given_up;
         self.dropped_pages += other.dropped_pages;
         self.ahead_pages += other.ahead_pages;
         self.ahead_used_pages += other.ahead_used_pages;

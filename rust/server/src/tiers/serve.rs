@@ -4,7 +4,7 @@ use kvframe_core::manager::AllocStatus;
 use kvframe_core::{Allocation, Key, SeqId};
 
 use super::request::Known;
-use super::{Found, Landed, Room, Tiers};
+use super::{Carried, Found, Landed, Room, Tiers};
 use crate::cache::Stopped;
 use crate::loading::Loading;
 use crate::running::Running;
@@ -16,19 +16,27 @@ pub(crate) struct Below {
     /// Full blocks that the request may take: its last token is always computed.
     most: usize,
     found: Found,
+    /// The engine that has what it lacks.
+    peer: Option<usize>,
 }
 
 impl Scheduler<'_> {
     /// Looks up what tiers have of the request that is asked for, asks for as much of that as is worth
     /// loading, and makes room for it.
     pub fn find_below(&mut self, i: usize) -> Result<Below, Stopped> {
-        let (size, limit) = (self.block_size, self.limit(i) as usize);
-        let most = self.asked.keys.len().min(limit);
+        let most = self.asked.keys.len().min(self.limit(i) as usize);
         if self.is_swapped(i) || self.progress[i].is_handed {
             self.ask_for_computed(i)?;
             return Ok(Below { most, ..Below::default() });
         }
-        let Some(tiers) = &mut self.tiers else { return Ok(Below::default()) };
+        let found = self.find_in_tiers(most)?;
+        let peer = self.find_at_peers((most, found.worth))?;
+        Ok(Below { most, found, peer })
+    }
+
+    fn find_in_tiers(&mut self, most: usize) -> Result<Found, Stopped> {
+        let size = self.block_size;
+        let Some(tiers) = &mut self.tiers else { return Ok(Found::default()) };
         let pooled = if tiers.looks_first() {
             self.cache.manager.lookup_request(&self.asked)?.tokens / size
         } else {
@@ -42,16 +50,16 @@ impl Scheduler<'_> {
             self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
             return self.find_again(most);
         }
-        Ok(Below { most, found })
+        Ok(found)
     }
 
     /// What went down to make room may be what the request had found in the pool.
-    fn find_again(&mut self, most: usize) -> Result<Below, Stopped> {
-        let Some(tiers) = &self.tiers else { return Ok(Below::default()) };
+    fn find_again(&mut self, most: usize) -> Result<Found, Stopped> {
+        let Some(tiers) = &self.tiers else { return Ok(Found::default()) };
         let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens / self.block_size;
         let found = tiers.find(&self.asked.keys[..most], pooled);
         self.asked.external_until = found.worth * self.block_size;
-        Ok(Below { most, found })
+        Ok(found)
     }
 
     /// Room for so many blocks, where blocks are to go down before they are evicted.
@@ -71,26 +79,34 @@ impl Scheduler<'_> {
         &mut self,
         one: Running,
         given: &Allocation,
-        Below { most, found }: Below,
+        Below { most, found, peer }: Below,
         now: f64,
     ) -> Result<Option<Running>, Stopped> {
         if self.progress[one.request].is_handed {
             return Ok(self.receive(one, given, now));
         }
+        let fetched = peer.zip(given.load);
         let mut landed = Some(Landed::default());
         if let Some(tiers) = &mut self.tiers {
             let known = known(&self.asked);
+            tiers.announce(&self.asked.keys, &self.asked.next_use);
+            tiers.drop_prefetch(one.request);
             if tiers.is_swapped(one.request) {
                 tiers.remember(given.seq, &known);
                 let lost = self.progress[one.request].lost;
                 landed = tiers.swap_in(one.request, given, lost)?;
             } else {
                 let keys = &self.asked.keys[..most];
-                tiers.began(&mut self.cache, given, (keys, found), &known)?;
+                let asked = (keys, found, fetched.is_none());
+                tiers.began(&mut self.cache, given, asked, &known)?;
                 if given.load.is_some() {
                     landed = tiers.take_arrived().pop();
                 }
             }
+        }
+        if let Some(fetched) = fetched {
+            self.fetch(one, given, fetched, now);
+            return Ok(None);
         }
         if let Some(landed) = landed.as_ref().filter(|_| given.joined_tokens == 0) {
             return self.land(one, landed).map(Some);
@@ -126,7 +142,7 @@ impl Scheduler<'_> {
             let most = self.asked.keys.len().min(self.limit(i) as usize);
             let keys: Vec<Key> = self.asked.keys[..most].to_vec();
             if let Some(tiers) = &mut self.tiers {
-                tiers.prefetch(&mut self.cache, &keys, known(&self.asked))?;
+                tiers.prefetch(&mut self.cache, (i, &keys), known(&self.asked))?;
             }
         }
         Ok(())
@@ -152,6 +168,15 @@ impl Tiers {
     }
 
     fn wait_for_copies(&mut self, now: f64) -> f64 {
+        self.copying.retain(|&Carried { link, way, passage }| {
+            match self.links[link].arrived(way, passage, now) {
+                Ok(_) => false,
+                Err(end) => {
+                    self.copied_at = self.copied_at.max(end);
+                    true
+                }
+            }
+        });
         let wait = (self.copied_at - now).max(0.0);
         self.report.stalled_seconds += wait;
         now + wait

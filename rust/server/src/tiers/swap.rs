@@ -7,7 +7,7 @@ use kvframe_core::{Allocation, Error, SeqId};
 
 use super::break_even::compute;
 use super::link::Way;
-use super::{Errand, Landed, Tiers};
+use super::{Errand, Landed, Leg, Tiers};
 use crate::cache::{Cache, Stopped};
 use crate::options::Preemption;
 use crate::running::Running;
@@ -30,7 +30,7 @@ impl Scheduler<'_> {
         let Some(tiers) = &mut self.tiers else { return Ok(()) };
         let rows = one.computed.div_ceil(self.block_size);
         let is_wanted = match self.options.preemption {
-            Preemption::Recompute => false,
+            Preemption::Recompute | Preemption::Never => false,
             Preemption::Swap => true,
             Preemption::Auto => {
                 let whole = one.computed / self.block_size * self.block_size;
@@ -87,7 +87,7 @@ impl Tiers {
             return Ok(());
         };
         self.evicted(0, &gone);
-        self.copied_at = self.carry(0, Way::Write, self.now, rows).max(self.copied_at);
+        self.copy(rows);
         self.report.swapped_out_pages += u64::from(rows);
         self.version += 1;
         self.swapped.insert(request, pages);
@@ -112,10 +112,11 @@ impl Tiers {
             self.version += 1;
             return Ok(Some(Landed { seq: given.seq, ..Landed::default() }));
         }
-        let end = self.carry(0, Way::Read, self.now.max(self.copied_at), missing);
+        let back = Leg { place: 0, way: Way::Read, pages: missing };
+        let carried = self.carry(back, self.now.max(self.copied_at));
         self.report.swapped_in_pages += u64::from(missing);
         let load = given.load.map(|ticket| (ticket, given.external_tokens / size));
-        self.start(end, Errand::SwapIn(Return { seq: given.seq, load, pages, tokens }));
+        self.start([carried], Errand::SwapIn(Return { seq: given.seq, load, pages, tokens }));
         Ok(None)
     }
 

@@ -1,9 +1,9 @@
 //! From the tiers to the pool, in two stages where a page is below host memory; and prefetches.
 
-use kvframe_core::{Allocation, Error, Key, SeqId};
+use kvframe_core::{Allocation, Key, SeqId};
 use kvframe_trace::replay::Host;
 
-use super::link::Way;
+use super::fill::Opened;
 use super::request::Known;
 use super::{Errand, Sent, Tiers};
 use crate::cache::{Cache, Stopped};
@@ -40,9 +40,15 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Load {
     id: LoadId,
-    keys: Vec<Key>,
-    known: Known,
+    pub(super) keys: Vec<Key>,
+    pub(super) known: Known,
     state: State,
+    /// The request that a prefetch is for.
+    request: Option<usize>,
+    /// The lowest tier from which it has stopped in the next.
+    pub(super) via: usize,
+    /// What is below host memory is waited for until then.
+    pub(super) deadline: f64,
     /// None for a prefetch.
     target: Option<Target>,
     start: u32,
@@ -52,6 +58,43 @@ pub(super) struct Load {
     source: usize,
     /// Once it is on its way to the pool.
     sent: Option<Sent>,
+}
+
+impl Load {
+    pub(super) fn id(&self) -> LoadId {
+        self.id
+    }
+
+    pub(super) fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// It is not on its way anywhere.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// It is on its way to a tier.
+    pub(super) fn is_rising(&mut self) {
+        self.state = State::Promoting;
+    }
+
+    /// A sequence waits for what is not in host memory.
+    pub(super) fn waits_below(&self) -> bool {
+        self.target.is_some() && matches!(self.state, State::Promoting | State::Waiting)
+    }
+
+    /// Nothing more than so many pages is waited for.
+    pub(super) fn go_on_with(&mut self, pages: u32) {
+        self.keys.truncate(pages as usize);
+        self.state = State::Waiting;
+        self.deadline = f64::INFINITY;
+    }
+
+    /// A prefetch for a request, which waits for its turn.
+    pub(super) fn is_queued_for(&self, request: usize) -> bool {
+        self.state == State::Queued && self.request == Some(request)
+    }
 }
 
 /// Pages of a prompt, from its first on.
@@ -71,6 +114,8 @@ pub(crate) struct Landed {
     pub tokens: Vec<u32>,
     /// Tokens that a preempted sequence has again.
     pub swapped: u32,
+    /// Tokens that came from another engine.
+    pub from_peers: u32,
 }
 
 impl Tiers {
@@ -82,19 +127,23 @@ impl Tiers {
             let there = if place == 0 { there.max(level.pages.present(keys)) } else { there };
             let tokens = there.saturating_sub(pooled).saturating_mul(self.block_size);
             found.there = found.there.max(there);
-            if tokens >= self.least[place] {
+            if self.takes_what_is_there() {
+                let here = if place == 0 { level.pages.find(keys) } else { 0 };
+                let tokens = here.saturating_sub(pooled).saturating_mul(self.block_size);
+                found.worth = found.worth.max(if tokens >= self.least[0] { here } else { 0 });
+            } else if tokens >= self.least[place] {
                 found.worth = found.worth.max(there);
             }
         }
         found
     }
 
-    /// A request was allocated, of whose prompt the tiers have `found`.
+    /// A request was allocated, of whose prompt the tiers have `found`; what it lacks `is_below`, or elsewhere.
     pub(super) fn began(
         &mut self,
         cache: &mut Cache<'_>,
         given: &Allocation,
-        (keys, found): (&[Key], Found),
+        (keys, found, is_below): (&[Key], Found, bool),
         known: &Known,
     ) -> Result<(), Stopped> {
         self.remember(given.seq, known);
@@ -106,7 +155,7 @@ impl Tiers {
             self.uses.count(&keys[..keys.len().min(found.there.max(pooled) as usize)]);
         }
         self.note_use(keys, pooled as usize);
-        if let Some(ticket) = given.load {
+        if let Some(ticket) = given.load.filter(|_| is_below) {
             let start = pooled + given.joined_tokens / self.block_size;
             let rows = start + given.external_tokens / self.block_size;
             let target = Some(Target { seq: given.seq, ticket, is_ahead: false });
@@ -133,22 +182,38 @@ impl Tiers {
         let source = self.source(&keys).map_or(0, |(place, _)| place);
         let state = State::Queued;
         let id = self.last_load;
-        Load { id, keys, known, state, target, start, in_host, source, sent: None }
+        let deadline = self.deadline(target.is_none_or(|target| target.is_ahead));
+        let (request, via, sent) = (None, usize::MAX, None);
+        Load {
+            id,
+            keys,
+            known,
+            state,
+            request,
+            via,
+            deadline,
+            target,
+            start,
+            in_host,
+            source,
+            sent,
+        }
     }
 
     /// Whether requests that wait have their pages brought to host memory.
     pub(super) fn prefetches(&self) -> usize {
-        if self.levels.len() > 1 { self.prefetch } else { 0 }
+        if self.levels.len() > 1 && self.stages() { self.prefetch } else { 0 }
     }
 
     /// Brings what tiers have of a prompt to host memory; queued if too much is on its way.
     pub(super) fn prefetch(
         &mut self,
         cache: &mut Cache<'_>,
-        keys: &[Key],
+        (request, keys): (usize, &[Key]),
         known: Known,
     ) -> Result<(), Stopped> {
         let load = self.new_load(keys.to_vec(), known, (None, 0));
+        let load = Load { request: Some(request), ..load };
         self.loads.push(load);
         self.start_queued(cache)
     }
@@ -180,7 +245,7 @@ impl Tiers {
     // --- from a tier to host memory ---------------------------------------------------------------
 
     /// The nearest tier below host memory that has most of a prefix, and how many pages of it.
-    fn source(&self, keys: &[Key]) -> Option<(usize, u32)> {
+    pub(super) fn source(&self, keys: &[Key]) -> Option<(usize, u32)> {
         let mut best = None;
         for (place, level) in self.levels.iter().enumerate().skip(1) {
             let found = level.pages.find(keys);
@@ -198,60 +263,17 @@ impl Tiers {
         load.state = State::Waiting;
         if let Some((place, pages)) = found
             && pages > present
+            && self.stages()
         {
-            self.fetch(cache.host, &mut load, (place, present))?;
+            self.rise(cache.host, &mut load, place)?;
         }
         let id = load.id;
         self.loads.push(load);
         self.go_on(cache, id)
     }
 
-    /// Sends pages of a tier to host memory, if there is room for any.
-    fn fetch(
-        &mut self,
-        host: &mut dyn Host,
-        load: &mut Load,
-        (place, present): (usize, u32),
-    ) -> Result<(), Stopped> {
-        let wanted = self.sparing(host, &load.keys)?;
-        // What went down to spare it may have cost the source some pages.
-        let still = self.levels[place].pages.find(&load.keys[..wanted]).max(present);
-        let wanted = wanted.min(still as usize);
-        let reserved = self.reserve(host, 0, &load.keys[..wanted], &Known::default())?;
-        let Some((stored, taken)) = reserved else {
-            self.report.deferred += 1;
-            load.keys.truncate(present as usize);
-            return Ok(());
-        };
-        load.keys.truncate(taken as usize);
-        if stored.ticket == 0 {
-            return Ok(());
-        }
-        let (keys, known) = (&load.keys, &load.known);
-        let open = |pages: &mut kvframe_core::tier::TierPages| match pages.load(
-            keys,
-            stored.present,
-            1,
-            Some(known.info()),
-        ) {
-            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => Ok(None),
-            opened => opened.map(Some),
-        };
-        let Some(source) = self.levels[place].with_victims(host, open)? else {
-            return Ok(self.give_up(0, stored.ticket)?);
-        };
-        self.used(place, &load.keys);
-        self.note_source(place, &load.keys[stored.present as usize..]);
-        load.state = State::Promoting;
-        let end = self.carry(place, Way::Read, self.now, stored.pages.len() as u32);
-        let (ticket, present, keys) = (stored.ticket, stored.present, load.keys.clone());
-        let (load, source) = (load.id, source.ticket);
-        self.start(end, Errand::Promote { load, place, keys, present, source, ticket });
-        Ok(())
-    }
-
     /// How much of a prefix fits without an eviction that `when_full = "refuse"` forbids.
-    fn sparing(&mut self, host: &mut dyn Host, keys: &[Key]) -> Result<usize, Stopped> {
+    pub(super) fn sparing(&mut self, host: &mut dyn Host, keys: &[Key]) -> Result<usize, Stopped> {
         let present = self.levels[0].pages.present(keys) as usize;
         if !self.is_refused(host, (keys.len() - present) as u32)? {
             return Ok(keys.len());
@@ -262,16 +284,26 @@ impl Tiers {
 
     /// What a load sent to host memory is there.
     pub(super) fn promoted(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
-        if let Some(load) = self.loads.iter_mut().find(|load| load.id == id) {
+        // It may have gone on without.
+        let is_its = |load: &&mut Load| load.id == id && load.state == State::Promoting;
+        if let Some(load) = self.loads.iter_mut().find(is_its) {
             load.state = State::Waiting;
         }
         self.go_on(cache, id)
     }
 
+    /// What a load sent to a tier above its own is there: on from there.
+    pub(super) fn go_up(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
+        let is_its = |load: &Load| load.id == id && load.state == State::Promoting;
+        let Some(at) = self.loads.iter().position(is_its) else { return Ok(()) };
+        let load = self.loads.remove(at);
+        self.promote(cache, load)
+    }
+
     // --- from host memory into the pool -------------------------------------------------------------
 
     /// On to the pool, once nothing of the prefix is still on its way to host memory.
-    fn go_on(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
+    pub(super) fn go_on(&mut self, cache: &mut Cache<'_>, id: LoadId) -> Result<(), Stopped> {
         let Some(at) = self.loads.iter().position(|load| load.id == id) else { return Ok(()) };
         let load = &self.loads[at];
         let index = &self.levels[0].pages;
@@ -283,21 +315,13 @@ impl Tiers {
             self.loads.remove(at);
             return Ok(());
         }
-        if found <= load.start {
+        let most = if self.stages() { found } else { load.keys.len() as u32 };
+        if most <= load.start {
             return self.bring_in(cache, id, 0);
         }
-        let (keys, start) = (load.keys[..found as usize].to_vec(), load.start);
-        let known = load.known.clone();
-        let open = |pages: &mut kvframe_core::tier::TierPages| match pages.load(
-            &keys,
-            start,
-            1,
-            Some(known.info()),
-        ) {
-            Err(Error::Busy { .. } | Error::NoCapacity { .. }) => Ok(None),
-            opened => opened.map(Some),
-        };
-        let Some(opened) = self.levels[0].with_victims(cache.host, open)? else {
+        let (keys, known) = (load.keys[..most as usize].to_vec(), load.known.clone());
+        let ends = (load.start, found);
+        let Some(opened) = self.open_below(cache.host, (&keys, &known), ends)? else {
             if !self.starved.contains(&id) {
                 self.report.deferred += 1;
                 self.starved.push(id);
@@ -305,16 +329,15 @@ impl Tiers {
             return Ok(());
         };
         self.starved.retain(|&other| other != id);
-        self.used(0, &keys);
-        self.note_source(0, &keys[start as usize..]);
+        let Opened { parts, carried, next } = opened;
+        if parts.is_empty() {
+            return self.bring_in(cache, id, 0);
+        }
         self.loads[at].state = State::Onboarding;
-        let pages = opened.pages.len() as u32;
-        // What was evicted from the pool just now is still on its way to host memory.
-        let ready = self.now.max(self.copied_at);
-        let (begin, seconds) = self.next_read(ready, pages);
-        let end = self.carry(0, Way::Read, ready, pages);
-        self.loads[at].sent = Some(Sent { begin, end, seconds, pages });
-        self.start(end, Errand::Onboard { load: id, ticket: opened.ticket, pages });
+        if let ([part], [carried], None) = (&parts[..], &carried[..], next) {
+            self.loads[at].sent = Some(self.sent(*carried, (part.0, part.2)));
+        }
+        self.start_legs((carried, next), Errand::Onboard { load: id, parts });
         Ok(())
     }
 
@@ -349,7 +372,7 @@ impl Tiers {
         for (tier, &tokens) in self.report.tiers.iter_mut().zip(&tokens) {
             tier.loaded_tokens += u64::from(tokens);
         }
-        self.arrived.push(Landed { seq, tokens, swapped: 0 });
+        self.arrived.push(Landed { seq, tokens, ..Landed::default() });
         Ok(())
     }
 

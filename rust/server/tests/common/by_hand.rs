@@ -5,7 +5,8 @@ use kvframe_core::policy::admission::{self, Tier};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
+    TierParts, TierSet,
 };
 use kvframe_server::{
     Batch, Fate, RequestRecord, ServerOptions, ServerReport, Tiers, simulate_with,
@@ -34,24 +35,44 @@ pub fn serve(
 
 /// Host memory of so many pages of 10 bytes under lru, over a link that carries so many bytes a second, with 1 s
 /// of latency.
-pub fn host(admission: &str, pages: u32, (read, write): (f64, f64)) -> Tiers {
+pub fn host(admission: &str, pages: u32, speed: (f64, f64)) -> Tiers {
+    below(&[(admission, pages, speed)], |_| ())
+}
+
+/// Such tiers, host memory first, each with a link of its own; and what else is to be so.
+pub fn below(tiers: &[(&str, u32, (f64, f64))], set: impl FnOnce(&mut TierSet)) -> Tiers {
     let options = PolicyOptions::default();
-    let tier = TierParts {
+    let tier = |(place, &(admission, pages, _)): (usize, &(&str, u32, (f64, f64)))| TierParts {
         options: TierOptions {
-            kind: Tier::Host,
+            kind: [Tier::Host, Tier::Disk, Tier::Remote][place],
             limits: TierLimits { pages, in_flight: 100, backed_first: false },
             high: 0.95,
             low: 0.9,
             refuses: false,
             page_bytes: 10.0,
-            link: 0,
+            link: place,
             break_even: BreakEven::Off,
         },
         eviction: by_name("lru", options).unwrap(),
         admission: TierAdmission::Core(admission::by_name(admission, options).unwrap()),
     };
-    let links = vec![LinkOptions { read, write, latency: 1.0 }];
-    Tiers::new(TierSet { tiers: vec![tier], links, prefetch: 0 }, 4).unwrap()
+    let sharing = Sharing::InTurn;
+    let link = |&(_, _, (read, write)): &(&str, u32, (f64, f64))| LinkOptions {
+        read,
+        write,
+        latency: 1.0,
+        sharing,
+    };
+    let mut made = TierSet {
+        tiers: tiers.iter().enumerate().map(tier).collect(),
+        links: tiers.iter().map(link).collect(),
+        prefetch: 0,
+        fill: PromoteFill::default(),
+        storage_prefetch: StoragePrefetch::default(),
+        live: false,
+    };
+    set(&mut made);
+    Tiers::new(made, 4).unwrap()
 }
 
 /// A request that was served: arrival, start, first token and end, in seconds; tokens found; tokens computed
@@ -66,6 +87,7 @@ pub fn finished(times: [f64; 4], cached: u32, again: u32, preemptions: u32) -> R
         end,
         cached_tokens: cached,
         joined_tokens: 0,
+        peer_tokens: 0,
         recomputed_tokens: again,
         preemptions,
     }

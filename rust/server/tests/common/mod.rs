@@ -65,13 +65,15 @@ pub fn servers() -> impl Strategy<Value = Server> {
         PreemptionOrder::MostFreed,
     ];
     let policies: Vec<&str> = NAMES.to_vec();
-    let sizes = (4u32..40, 1u32..6, 1u32..40);
-    let preemptions = [Preemption::Recompute, Preemption::Swap, Preemption::Auto];
+    let longest = prop_oneof![2 => Just(u32::MAX), 1 => 1u32..20];
+    let sizes = (4u32..40, 1u32..6, 1u32..40, longest);
+    let preemptions =
+        [Preemption::Recompute, Preemption::Swap, Preemption::Auto, Preemption::Never];
     let preemption = prop::sample::select(preemptions.to_vec());
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), preemption, 0.25f64..4.0);
     let guesses = (prop::option::of(0.0f64..0.2), 0.0f64..0.05);
     let returns = prop::option::of(guesses.prop_map(|(after, lead)| ReturnOptions { after, lead }));
-    let moves = (prop::sample::select(vec![0, 1, 3, 32]), returns);
+    let moves = (prop::sample::select(vec![0, 1, 3, 32]), returns, any::<bool>());
     let drafted = (1u32..5, 0.0f64..=1.0, 0.0f64..0.3);
     let drafts = prop::option::weighted(
         0.3,
@@ -80,13 +82,15 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
     let chosen = (prop::sample::select(policies), orders);
     let all = (chosen, sizes, ways, drafts, moves);
-    all.prop_map(|((policy, orders), sizes, ways, speculation, (load_layers, returns))| {
+    all.prop_map(|((policy, orders), sizes, ways, speculation, moves)| {
+        let (load_layers, returns, tell_next_use) = moves;
         let (order, preemption_order) = orders;
         let (closed_loop, generated, join, preemption, load) = ways;
-        let (blocks, max_num_seqs, max_num_batched_tokens) = sizes;
+        let (blocks, max_num_seqs, max_num_batched_tokens, long_prefill_token_threshold) = sizes;
         let options = ServerOptions {
             max_num_seqs,
             max_num_batched_tokens,
+            long_prefill_token_threshold,
             order,
             load,
             closed_loop,
@@ -95,6 +99,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
             preemption_order,
             load_layers,
             returns,
+            tell_next_use,
             join,
             speculation,
             ..ServerOptions::default()

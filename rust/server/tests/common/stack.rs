@@ -5,7 +5,8 @@ use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
 use kvframe_server::Tiers;
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, TierAdmission, TierOptions, TierParts, TierSet,
+    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
+    TierParts, TierSet,
 };
 use proptest::prelude::*;
 
@@ -18,6 +19,16 @@ pub struct Stack {
     prefetch: usize,
     /// They share one link.
     pub shares: bool,
+    pub ways: Ways,
+}
+
+/// How their pages move, drawn.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ways {
+    pub fill: PromoteFill,
+    storage_prefetch: StoragePrefetch,
+    sharing: Sharing,
+    live: bool,
 }
 
 /// A tier, drawn.
@@ -60,11 +71,28 @@ fn belows() -> impl Strategy<Value = Vec<Below>> {
     prop::collection::vec(below, 0..4)
 }
 
+fn ways() -> impl Strategy<Value = Ways> {
+    let fills = [PromoteFill::Host, PromoteFill::Through, PromoteFill::Buffer, PromoteFill::Direct];
+    let waits = prop_oneof![
+        2 => Just(StoragePrefetch::WaitComplete),
+        1 => Just(StoragePrefetch::BestEffort),
+        1 => (0.0f64..0.1).prop_map(StoragePrefetch::Timeout),
+    ];
+    let sharing = prop_oneof![
+        1 => Just(Sharing::InTurn),
+        1 => (1e2f64..1e6).prop_map(|each| Sharing::Evenly { each }),
+    ];
+    (prop::sample::select(fills.to_vec()), waits, sharing, prop::bool::weighted(0.3)).prop_map(
+        |(fill, storage_prefetch, sharing, live)| Ways { fill, storage_prefetch, sharing, live },
+    )
+}
+
 pub fn stacks() -> impl Strategy<Value = Stack> {
-    (belows(), 0usize..4, any::<bool>()).prop_map(|(below, prefetch, shares)| Stack {
+    (belows(), 0usize..4, any::<bool>(), ways()).prop_map(|(below, prefetch, shares, ways)| Stack {
         below,
         prefetch,
         shares,
+        ways,
     })
 }
 
@@ -90,12 +118,20 @@ pub fn tiers(stack: &Stack) -> Option<Tiers> {
             admission::by_name(below.admission, PolicyOptions::default()).unwrap(),
         ),
     };
-    let link =
-        |below: &Below| LinkOptions { read: below.rate, write: below.rate, latency: below.latency };
+    let Ways { fill, storage_prefetch, sharing, live } = stack.ways;
+    let link = |below: &Below| LinkOptions {
+        read: below.rate,
+        write: below.rate,
+        latency: below.latency,
+        sharing,
+    };
     let set = TierSet {
         tiers: stack.below.iter().enumerate().map(tier).collect(),
         links: stack.below.iter().map(link).collect(),
         prefetch: stack.prefetch,
+        fill,
+        storage_prefetch,
+        live,
     };
     (!stack.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
 }

@@ -1,0 +1,180 @@
+"""How pages move, what peers have, and requests that fit to their ends, by the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvframe.bench.server.below import Moves, parse_moves
+from kvframe.bench.server.fleet import PeerLink, parse_peer_link
+
+from .conftest import Command
+
+HOST = "host=12,read=1GB/s,write=1GB/s,latency=1ms"
+DISK = "disk=400,read=1GB/s,write=1GB/s,latency=1ms"
+BACK = f"{HOST},admission=write-back".replace("=12", "=64")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Three sessions in turn, whose prompts grow by four blocks: they do not fit together."""
+    lines = []
+    for turn in range(6):
+        for session in range(3):
+            length = 2048 * (turn + 1) + 8
+            ids = [1000 * session + at for at in range(4 * (turn + 1) + 1)]
+            row = {"timestamp": 60_000 * turn + 20_000 * session, "input_length": length}
+            row |= {"output_length": 2, "session_id": f"s{session}", "hash_ids": ids}  # type: ignore[dict-item]
+            lines.append(json.dumps(row))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def cell(bench: Command, rows: Path, *asked: str, blocks: int = 30) -> dict[str, Any]:
+    """The last one at the step times themselves: the one with tiers, if there are any."""
+    told = ("serve", "--trace", rows, "--policy", "lru", "--capacity", str(blocks), *asked)
+    done = bench(*told, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    cells = [one for one in json.loads(done.stdout)["cells"] if one["time_factor"] == 1.0]
+    found: dict[str, Any] = cells[-1]
+    return found
+
+
+def test_loads_from_the_disk_fill_what_they_are_told_to(bench: Command, rows: Path) -> None:
+    found = {
+        fill: cell(bench, rows, "--tier", HOST, "--tier", DISK, "--promote-fill", fill)
+        for fill in ("host", "through", "buffer", "direct")
+    }
+    assert found["host"]["tier_hit_tokens"]["disk"] > 0
+    # With one store below host memory these are the same.
+    assert found["host"]["ttft_mean"] == found["through"]["ttft_mean"]
+    reads = {fill: one["tier_read_bytes"]["host"] for fill, one in found.items()}
+    block = 512 * 131_072
+    direct = found["direct"]
+    assert reads["direct"] == direct["tier_hit_tokens"]["host"] / 512 * block
+    assert direct["ttft_mean"] < found["buffer"]["ttft_mean"]
+    buffered = found["buffer"]["tier_hit_tokens"]
+    assert reads["buffer"] == (buffered["host"] + buffered["disk"]) / 512 * block
+
+
+def test_a_request_waits_for_the_disk_or_computes(bench: Command, rows: Path) -> None:
+    tiers = ("--tier", HOST, "--tier", DISK, "--storage-prefetch")
+    whole = cell(bench, rows, *tiers, "wait-complete")
+    assert whole["tier_hit_tokens"]["disk"] > 0
+    # Nobody waits behind another: a prefetch has no time.
+    assert cell(bench, rows, *tiers, "best-effort")["tier_hit_tokens"]["disk"] == 0
+    assert cell(bench, rows, *tiers, "timeout=1ms")["tier_hit_tokens"]["disk"] == 0
+    assert cell(bench, rows, *tiers, "timeout=3600s") == {
+        **whole,
+        "seconds": pytest.approx(whole["seconds"], abs=60),
+    }
+
+
+def test_only_what_comes_back_is_written(bench: Command, rows: Path) -> None:
+    every = cell(bench, rows, "--tier", BACK, "--tell-next-use")
+    live = cell(bench, rows, "--tier", BACK, "--tell-next-use", "--live-writes")
+    written = [one["tier_written_bytes"]["host"] for one in (every, live)]
+    assert 0 < written[1] < written[0]
+    assert live["token_hit_rate"] >= every["token_hit_rate"]
+
+
+def test_a_link_may_be_shared_evenly(bench: Command, rows: Path) -> None:
+    host = HOST.replace("=12", "=64")
+    turn = cell(bench, rows, "--tier", host)
+    even = cell(bench, rows, "--tier", f"{host},sharing=even,each=100MB/s")
+    assert "1 GB/s up, 1 GB/s down shared evenly, 0.1 GB/s each at most" in even["tiers"]
+    assert even["tier_hit_tokens"] == turn["tier_hit_tokens"]
+    assert even["ttft_mean"] > turn["ttft_mean"]
+
+
+def test_a_peer_has_what_the_pool_lacks(bench: Command, rows: Path, tmp_path: Path) -> None:
+    fleet = ("--replicas", "2")
+    alone = cell(bench, rows, *fleet, blocks=60)
+    path = tmp_path / "requests.csv"
+    peers = ("--peer-link", "50GB/s,latency=5us", "--requests", str(path))
+    found = cell(bench, rows, *fleet, *peers, blocks=60)
+    assert (alone["peer_tokens"], alone["peer_bytes"]) == (0, 0)
+    assert found["peer_tokens"] > 0
+    assert found["peer_bytes"] == found["peer_tokens"] * 131_072
+    assert found["token_hit_rate"] > alone["token_hit_rate"]
+    assert found["ttft_mean"] < alone["ttft_mean"]
+    with path.open() as text:
+        each = [int(row["peer_tokens"]) for row in csv.DictReader(text)]
+    assert sum(each) == found["peer_tokens"]
+    told = ("--policy", "lru", "--capacity", "60", *fleet, "--peer-link", "50GB/s")
+    lines = bench("serve", "--trace", rows, *told).stdout.splitlines()
+    assert lines[lines.index("What the server does") + 1].split()[-2:] == ["from", "peers"]
+
+
+def test_nothing_is_preempted_if_what_comes_in_fits_to_its_end(
+    bench: Command, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"timestamp": 0, "input_length": 900, "output_length": 600, "hash_ids": [at]})
+        for at in range(6)
+    ]
+    path = tmp_path / "long.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    short = cell(bench, path, blocks=6)
+    never = cell(bench, path, "--preemption", "never", blocks=6)
+    assert short["preemptions"] > 0
+    assert (never["preemptions"], never["finished"]) == (0, 6)
+
+
+def test_a_prompt_is_computed_in_chunks(bench: Command, rows: Path) -> None:
+    whole = cell(bench, rows)
+    chunks = cell(bench, rows, "--long-prefill-token-threshold", "1000")
+    assert chunks["prefill_tokens"] == whole["prefill_tokens"]
+    assert chunks["steps"] > whole["steps"]
+
+
+def test_what_is_asked_is_read() -> None:
+    assert parse_moves(8, "direct", "timeout=20ms", True) == Moves(
+        8, "direct", "timeout", 0.02, True
+    )
+    assert parse_peer_link(None) is None
+    assert parse_peer_link("450GB/s") == pytest.approx(PeerLink(450e9, 5e-6))
+    assert parse_peer_link("9GB/s,latency=1ms") == PeerLink(9e9, 1e-3)
+
+
+GROUPS = '[cache]\ncapacity = 30\n[[tenants]]\nname = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("--promote-fill direct", "--promote-fill: there is no tier below the pool"),
+        ("--storage-prefetch best-effort", "--storage-prefetch: there is no tier below the pool"),
+        ("--live-writes", "--live-writes: there is no tier below the pool"),
+        (f"--tier {HOST} --promote-fill throug", "must be one of host, through, buffer, direct"),
+        (
+            f"--tier {HOST} --storage-prefetch best-efort",
+            "must be wait-complete, best-effort or timeout=TIME; did you mean best-effort",
+        ),
+        (f"--tier {HOST} --storage-prefetch timeout", "or timeout=TIME"),
+        (f"--tier {HOST} --storage-prefetch timeout=2", "must be a time such as 2s or 50ms"),
+        (f"--tier {HOST} --live-writes --tell-next-use", "down as they are evicted with admission"),
+        (f"--tier {BACK} --live-writes", "no request tells a next use: add --tell-next-use"),
+        (f"--tier {HOST},each=1GB/s", "transfers that go in turn have all of the link"),
+        (f"--tier {HOST},sharing=fair", 'sharing = "fair": must be "even" or "in-turn"'),
+        (f"--tier {HOST},sharing=even,each=1", "each = 1: must be bytes a second"),
+        ("--peer-link 9GB/s", "--peer-link 9GB/s: one server has no peers: add --replicas"),
+        ("--replicas 2 --peer-link 9GB", "--peer-link = 9GB: must be bytes a second"),
+        ("--replicas 2 --peer-link 9GB/s,latncy=1ms", "no key latncy: latency; did you mean"),
+        ("--preemption nevr", "must be one of recompute, swap, auto, never; did you mean never"),
+        ("--preemption never --profile fixed", "--preemption never: the server of --profile fixed"),
+        ("--preemption never --config kv.toml", "the blocks of [[tenants]] of --config are not"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    bench: Command, rows: Path, tmp_path: Path, asked: str, message: str
+) -> None:
+    (tmp_path / "kv.toml").write_text(GROUPS)
+    asked = asked.replace("kv.toml", str(tmp_path / "kv.toml"))
+    done = bench("serve", "--trace", rows, *asked.split())
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
