@@ -40,6 +40,8 @@ const WAYS: usize = 8;
 pub(super) struct Departures {
     words: Vec<u64>,
     sets: usize,
+    /// The first word that begins a cache line.
+    first: usize,
 }
 
 impl Clone for Departures {
@@ -47,7 +49,7 @@ impl Clone for Departures {
         let mut clone = Self::default();
         if self.is_reserved() {
             clone.reserve(self.sets * WAYS);
-            let (from, to) = (self.first(), clone.first());
+            let (from, to) = (self.first, clone.first);
             let all = self.sets * WAYS;
             clone.words[to..to + all].copy_from_slice(&self.words[from..from + all]);
         }
@@ -60,21 +62,16 @@ impl Departures {
     pub fn reserve(&mut self, blocks: usize) {
         self.sets = (blocks / WAYS).max(1).next_power_of_two();
         self.words = vec![0; (self.sets + 1) * WAYS];
+        self.first = self.words.as_ptr().align_offset(WAYS * size_of::<u64>()).min(WAYS - 1);
     }
 
     pub fn is_reserved(&self) -> bool {
         self.sets > 0
     }
 
-    /// The first word that begins a cache line.
-    fn first(&self) -> usize {
-        self.words.as_ptr().align_offset(WAYS * size_of::<u64>()).min(WAYS - 1)
-    }
-
-    /// Where the set of a key begins, and the key's tag.
-    fn place(&self, key: Key) -> (usize, u16) {
-        let mixed = key.mixed();
-        (self.first() + ((mixed >> 32) as usize & (self.sets - 1)) * WAYS, mixed as u16)
+    /// Where the set of a key begins.
+    fn place(&self, mixed: u64) -> usize {
+        self.first + ((mixed >> 32) as usize & (self.sets - 1)) * WAYS
     }
 
     fn set(&mut self, at: usize) -> &mut [u64; WAYS] {
@@ -83,19 +80,21 @@ impl Departures {
 
     /// Remembers a block that is not remembered; returns the one that is forgotten for it.
     pub fn add(&mut self, key: Key, class: u8, uses: u8, time: u64) -> Option<Departure> {
-        let (at, tag) = self.place(key);
+        let mixed = key.mixed();
+        let (at, tag) = (self.place(mixed), mixed as u16);
         let set = self.set(at);
         let (before, new) = (*set, Departure { tag, uses, class, time }.word());
         *set = std::array::from_fn(|way| if way == 0 { new } else { before[way - 1] });
         Departure::of_word(before[WAYS - 1])
     }
 
-    /// What is remembered under `key`, which is forgotten now.
-    pub fn take(&mut self, key: Key) -> Option<Departure> {
+    /// What is remembered under a key, which is forgotten now. `mixed` is [`Key::mixed`].
+    #[inline]
+    pub fn take(&mut self, mixed: u64) -> Option<Departure> {
         if !self.is_reserved() {
             return None;
         }
-        let (at, tag) = self.place(key);
+        let (at, tag) = (self.place(mixed), mixed as u16);
         let set = self.set(at);
         let way = set.iter().position(|&word| word > 0 && (word >> 48) as u16 == tag)?;
         let gone = set[way];
@@ -123,16 +122,16 @@ mod tests {
     #[test]
     fn what_has_gone_is_known_until_it_is_asked_for() {
         let mut departed = Departures::default();
-        assert!(!departed.is_reserved() && departed.take(key(0)).is_none());
+        assert!(!departed.is_reserved() && departed.take(key(0).mixed()).is_none());
         departed.reserve(100);
         for x in 0..12 {
             assert_eq!(departed.add(key(x), x as u8, x as u8 + 1, x), None);
         }
         assert_eq!(departed.len(), 12);
         for x in 0..12 {
-            let gone = departed.take(key(x)).expect("there is room for all");
+            let gone = departed.take(key(x).mixed()).expect("there is room for all");
             assert_eq!((gone.class, gone.uses, gone.time), (x as u8, x as u8 + 1, x));
-            assert_eq!(departed.take(key(x)), None);
+            assert_eq!(departed.take(key(x).mixed()), None);
         }
         assert_eq!(departed.len(), 0);
     }
@@ -143,7 +142,7 @@ mod tests {
         departed.reserve(8);
         assert_eq!(departed.add(key(1), 1, 1, 10), None);
         assert_eq!(departed.add(key(1), 2, 2, 20), None);
-        assert_eq!(departed.take(key(1)).map(|gone| gone.time), Some(20));
+        assert_eq!(departed.take(key(1).mixed()).map(|gone| gone.time), Some(20));
     }
 
     #[test]
@@ -156,8 +155,12 @@ mod tests {
         }
         let forgotten = [90, 100].map(|time| departed.add(key(time), 0, 1, time));
         assert_eq!(forgotten.map(|gone| gone.map(|gone| gone.time)), [Some(40), Some(10)]);
-        assert_eq!((departed.take(key(10)), departed.len()), (None, WAYS as u64));
-        assert!([30, 20, 80, 70, 60, 50, 90, 100].iter().all(|&t| departed.take(key(t)).is_some()));
+        assert_eq!((departed.take(key(10).mixed()), departed.len()), (None, WAYS as u64));
+        assert!(
+            [30, 20, 80, 70, 60, 50, 90, 100]
+                .iter()
+                .all(|&t| departed.take(key(t).mixed()).is_some())
+        );
         departed.add(key(1), 0, 1, 1);
         departed.reserve(WAYS);
         assert_eq!(departed.len(), 0, "reserving empties the table");

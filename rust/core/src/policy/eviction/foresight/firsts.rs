@@ -1,6 +1,6 @@
 //! The first of each list, side by side: which of them is evicted next.
 
-use super::CLASSES;
+use super::ROOM;
 use crate::pool::{BlockId, NIL};
 
 /// The firsts of the lists of one retention priority, as they were when they came first; what one is
@@ -9,24 +9,55 @@ use crate::pool::{BlockId, NIL};
 pub(super) struct Firsts {
     /// The priority, while they are known.
     priority: Option<u8>,
-    blocks: [BlockId; CLASSES],
-    times: [u64; CLASSES],
-    worth: [f64; CLASSES],
+    blocks: [BlockId; ROOM],
     /// The class that the last victim was of.
     class: usize,
-    /// All others are worth as much at the least, and were used as late at the earliest.
-    others: (f64, u64),
+    /// All others are worth as much at the least, and are as old at the most.
+    others: (f64, Age),
+    /// Of each two classes, of each two of these and so on, the one of least worth, and the one idle
+    /// longest. `changed` has a bit for each class that they do not know yet.
+    least: [Worth; NODES],
+    oldest: [Age; NODES],
+    changed: u64,
+}
+
+/// Places in a tournament: 1 is its winner's, those that play for place n have 2n and 2n + 1, and class c has
+/// `ROOM` + c.
+const NODES: usize = 2 * ROOM;
+/// More than so many classes play anew with all others.
+const FEW: u32 = 8;
+
+/// When the first of a class was used last, and below that the class: the least is the one idle longest.
+type Age = u64;
+/// What it is worth, which is never negative, and below that its age.
+type Worth = u128;
+
+/// Where a class has none.
+const NO_AGE: Age = Age::MAX;
+const NO_WORTH: Worth = worth_of(f64::INFINITY, NO_AGE);
+
+const fn worth_of(worth: f64, age: Age) -> Worth {
+    (worth.to_bits() as Worth) << 64 | age as Worth
+}
+
+fn worth(of: Worth) -> f64 {
+    f64::from_bits((of >> 64) as u64)
+}
+
+fn class(age: Age) -> usize {
+    age as usize % ROOM
 }
 
 impl Default for Firsts {
     fn default() -> Self {
         Self {
             priority: None,
-            blocks: [NIL; CLASSES],
-            times: [u64::MAX; CLASSES],
-            worth: [f64::INFINITY; CLASSES],
+            blocks: [NIL; ROOM],
             class: 0,
             others: (0.0, 0),
+            least: [NO_WORTH; NODES],
+            oldest: [NO_AGE; NODES],
+            changed: u64::MAX,
         }
     }
 }
@@ -38,67 +69,137 @@ impl Firsts {
     }
 
     /// Whether those of this priority are to be looked up again, all of them.
+    #[inline]
     pub fn turn_to(&mut self, priority: u8) -> bool {
         let known = self.priority == Some(priority);
         if !known {
             (self.priority, self.others) = (Some(priority), (0.0, 0));
+            self.least[ROOM..].fill(NO_WORTH);
+            self.oldest[ROOM..].fill(NO_AGE);
+            self.changed = u64::MAX;
         }
         !known
     }
 
     /// The first of a class: the block, when it was used last, what it is worth.
+    #[inline]
     pub fn set(&mut self, class: usize, first: Option<(BlockId, u64, f64)>) {
-        let (block, time, worth) = first.unwrap_or((NIL, u64::MAX, f64::INFINITY));
-        (self.blocks[class], self.times[class]) = (block, time);
-        self.worth[class] = worth;
+        let class = class % ROOM;
+        let (block, age, worth) = match first {
+            Some((block, time, worth)) => (block, (time * ROOM as u64) | class as u64, worth),
+            None => (NIL, NO_AGE, f64::INFINITY),
+        };
+        self.blocks[class] = block;
+        self.oldest[ROOM + class] = age;
+        self.least[ROOM + class] = worth_of(worth, age);
+        self.changed |= 1 << class;
         if class != self.class {
-            self.others = (self.others.0.min(worth), self.others.1.min(time));
+            self.others = (self.others.0.min(worth), self.others.1.min(age));
         }
     }
 
     /// The one of least worth, if it is worth less than `doubt` times the one idle longest; else that.
     /// `filled` has a bit for each class that has one.
+    #[inline]
     pub fn choose(&mut self, doubt: f64, filled: u64) -> Option<BlockId> {
         if filled == 0 {
             return None;
         }
-        let (worth, time) = (self.worth[self.class], self.times[self.class]);
-        let (least, earliest) = self.others;
+        let own = ROOM + self.class % ROOM;
+        let (worth, age) = (worth(self.least[own]), self.oldest[own]);
+        let (least, oldest) = self.others;
         // Mostly the class that gave the last victim gives the next, and the others need not be asked.
-        let leads = worth < doubt * least || (time < earliest && least >= doubt * worth);
+        let leads = worth < doubt * least || (age < oldest && least >= doubt * worth);
         if !leads || filled >> self.class & 1 == 0 {
-            self.compare(doubt, filled);
+            self.compare(doubt);
         }
-        Some(self.blocks[self.class])
+        Some(self.blocks[self.class % ROOM])
     }
 
-    fn compare(&mut self, doubt: f64, filled: u64) {
-        let key = |class: usize| (self.worth[class], self.times[class]);
-        let classes = |mut left: u64| {
-            std::iter::from_fn(move || {
-                let class = left.trailing_zeros() as usize;
-                (left > 0).then(|| {
-                    left &= left - 1;
-                    class
-                })
-            })
-        };
-        let first = filled.trailing_zeros() as usize;
-        let (mut least, mut oldest) = (first, first);
-        for class in classes(filled) {
-            if key(class) < key(least) {
-                least = class;
-            }
-            if self.times[class] < self.times[oldest] {
-                oldest = class;
+    fn compare(&mut self, doubt: f64) {
+        self.play();
+        let (least, oldest) = (self.least[1], class(self.oldest[1]));
+        let surer = worth(least) < doubt * worth(self.least[ROOM + oldest]);
+        self.class = if surer { class(least as Age) } else { oldest };
+        let (mut other, mut older) = (NO_WORTH, NO_AGE);
+        // Those that it met on its way up are the best of all others.
+        let mut node = ROOM + self.class % ROOM;
+        while node > 1 {
+            other = other.min(self.least[node ^ 1]);
+            older = older.min(self.oldest[node ^ 1]);
+            node /= 2;
+        }
+        self.others = (worth(other), older);
+    }
+
+    /// Brings the tournament up to date.
+    fn play(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        if changed.count_ones() > FEW {
+            (1..ROOM).rev().for_each(|node| self.meet(node));
+            return;
+        }
+        while changed > 0 {
+            let mut node = ROOM + changed.trailing_zeros() as usize;
+            changed &= changed - 1;
+            while node > 1 {
+                node /= 2;
+                self.meet(node);
             }
         }
-        let surer = self.worth[least] < doubt * self.worth[oldest];
-        self.class = if surer { least } else { oldest };
-        self.others = (f64::INFINITY, u64::MAX);
-        for class in classes(filled & !(1 << self.class)) {
-            let (worth, time) = self.others;
-            self.others = (worth.min(self.worth[class]), time.min(self.times[class]));
+    }
+
+    /// Settles who has a place.
+    #[inline]
+    fn meet(&mut self, node: usize) {
+        let node = node % ROOM;
+        self.least[node] = self.least[2 * node].min(self.least[2 * node + 1]);
+        self.oldest[node] = self.oldest[2 * node].min(self.oldest[2 * node + 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What all classes would be compared for, one by one.
+    fn by_hand(all: &[Option<(BlockId, u64, f64)>], doubt: f64) -> Option<BlockId> {
+        let of = |class: usize| all[class].map(|(block, time, worth)| (worth, time, class, block));
+        let mut known: Vec<_> = (0..all.len()).filter_map(of).collect();
+        known.sort_by(|a, b| a.partial_cmp(b).expect("no worth is NaN"));
+        let least = *known.first()?;
+        let oldest = *known.iter().min_by_key(|first| (first.1, first.2))?;
+        Some(if least.0 < doubt * oldest.0 { least.3 } else { oldest.3 })
+    }
+
+    #[test]
+    fn the_tree_names_what_a_comparison_of_all_does() {
+        let (mut firsts, mut all) = (Firsts::default(), vec![None; super::super::CLASSES]);
+        let mut state = 7u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        assert!(firsts.turn_to(5) && !firsts.turn_to(5));
+        for round in 0..20_000u32 {
+            if draw(200) == 0 {
+                firsts.forget();
+            }
+            let again = firsts.turn_to(5);
+            for (class, of) in all.iter_mut().enumerate() {
+                let first = (round * 64 + class as u32, draw(40), draw(6) as f64 / 4.0);
+                let other = draw(60) == 0;
+                if other {
+                    *of = (draw(4) > 0).then_some(first);
+                }
+                if other || again {
+                    firsts.set(class, *of);
+                }
+            }
+            let doubt = [0.0, 0.5, 1.0][draw(3) as usize];
+            let bit = |class: usize| u64::from(all[class].is_some()) << class;
+            let named = firsts.choose(doubt, (0..all.len()).map(bit).sum());
+            assert_eq!(named, by_hand(&all, doubt), "round {round}");
         }
     }
 }

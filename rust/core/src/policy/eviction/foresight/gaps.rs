@@ -18,11 +18,28 @@ pub(super) fn bucket(age: u64) -> usize {
     (octave * STEPS + step) as usize
 }
 
+/// Where a bucket begins.
+fn start(bucket: usize) -> u64 {
+    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    ((STEPS + step) << octave).div_ceil(STEPS)
+}
+
 /// Where a bucket ends, in block accesses.
-fn end(bucket: usize) -> f64 {
+const fn end(bucket: usize) -> f64 {
     let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
     (1u64 << octave) as f64 * ((STEPS + step + 1) as f64 / STEPS as f64)
 }
+
+/// How long each bucket is, in block accesses.
+const WIDTHS: Row = {
+    let mut widths = [end(0); BUCKETS];
+    let mut bucket = 1;
+    while bucket < BUCKETS {
+        widths[bucket] = end(bucket) - end(bucket - 1);
+        bucket += 1;
+    }
+    widths
+};
 
 /// The chance of a use at an age, where it is a guess, at the most.
 const MOST_LIKELY: f64 = 0.9;
@@ -45,15 +62,17 @@ struct Class {
 pub(super) struct Gaps {
     /// Each of them, and then all as if they were one.
     classes: Vec<Class>,
-    /// How many blocks came to each age, for [`Gaps::refresh`].
+    /// How many blocks came to each age, and stretches of waiting, for [`Gaps::refresh`].
     reached: Vec<Row>,
+    stretches: [Stretch; BUCKETS],
 }
 
 impl Default for Gaps {
     fn default() -> Self {
         let none = [0.0; BUCKETS];
         let class = Class { ended: none, used: none, worth: none };
-        Self { classes: vec![class; CLASSES + 1], reached: vec![none; FAMILY + 1] }
+        let reached = vec![none; FAMILY + 1];
+        Self { classes: vec![class; CLASSES + 1], reached, stretches: [NO_STRETCH; BUCKETS] }
     }
 }
 
@@ -84,18 +103,9 @@ impl Gaps {
         let (own, all) = self.classes.split_at_mut(CLASSES);
         let own = &mut own[first..first + FAMILY];
         for (reached, class) in self.reached.iter_mut().zip(own.iter().chain(&*all)) {
-            *reached = class.ended;
+            reached[..limit].copy_from_slice(&class.ended[..limit]);
         }
-        for (age, counts) in idle.ages(now) {
-            // Idle now: they have been through the bucket before, and this one is not over.
-            if let Some(last) = bucket(age).checked_sub(1)
-                && counts[ALL] > 0
-            {
-                let counts = counts[first..first + FAMILY].iter().chain(&counts[ALL..]);
-                let rows = self.reached.iter_mut().zip(counts);
-                rows.for_each(|(reached, &n)| reached[last] += f64::from(n));
-            }
-        }
+        add_idle(&mut self.reached, idle, first, now);
         for row in &mut self.reached {
             // A block that reached an age passed through all earlier ones.
             let mut sum = 0.0;
@@ -109,28 +119,72 @@ impl Gaps {
         // those used as often, and then each of them.
         let (reached, every) = self.reached.split_at(FAMILY);
         let all = &mut all[0];
-        let root = ClassPool { used: all.used, reached: every[0] };
-        let mean = root.used.iter().sum::<f64>() / (root.reached.iter().sum::<f64>() + 1.0);
-        let root = root.hazards(trust, |_| mean);
-        let guess = |b: usize| (root[b] * prior[family]).min(MOST_LIKELY);
-        let known = ClassPool::of(reached, own, limit).hazards(trust, guess);
-        let mut unseen = [0.0; BUCKETS];
-        fill_worth(&mut unseen[..limit], |b| known[b]);
+        let every = &every[0][..limit];
+        let mean = all.used[..limit].iter().sum::<f64>() / (every.iter().sum::<f64>() + 1.0);
+        let mut root = [mean; BUCKETS];
+        learn(&mut root[..limit], &all.used, every, trust);
+        let mut known = root.map(|chance| (chance * prior[family]).min(MOST_LIKELY));
+        let pool = ClassPool::of(reached, own, limit);
+        learn(&mut known[..limit], &pool.used, &pool.reached, trust);
+        let mut unseen = None;
         for (class, row) in own.iter_mut().zip(reached) {
             let Class { ended, used, worth } = class;
             if row[0] == 0.0 {
                 // No block of this class has been seen.
-                worth.copy_from_slice(&unseen);
+                let unseen = unseen.get_or_insert_with(|| {
+                    let mut unseen = [0.0; BUCKETS];
+                    fill_worth(&mut unseen[..limit], &known, &mut self.stretches);
+                    unseen
+                });
+                worth.copy_from_slice(unseen);
                 continue;
             }
-            let hazard = |b: usize| (used[b] + trust * known[b]) / (row[b] + trust);
-            fill_worth(&mut worth[..limit], hazard);
-            ended.iter_mut().chain(used).for_each(|n| *n *= keep);
+            let mut hazards = known;
+            learn(&mut hazards[..limit], used, row, trust);
+            fill_worth(&mut worth[..limit], &hazards, &mut self.stretches);
+            fade(ended, used, limit, keep);
         }
         if family == 0 {
-            all.ended.iter_mut().chain(&mut all.used).for_each(|n| *n *= keep);
+            fade(&mut all.ended, &mut all.used, limit, keep);
         }
     }
+}
+
+/// Adds the blocks that are idle now, of the classes from `first` on and of all.
+fn add_idle(reached: &mut [Row], idle: &Idle, first: usize, now: u64) {
+    let mut sums = [0u32; FAMILY + 1];
+    let (mut at, mut youngest) = (0, u64::MAX);
+    let mut add = |at: usize, sums: &mut [u32; FAMILY + 1]| {
+        // They have been through the bucket before, and this one is not over.
+        if let Some(last) = at.checked_sub(1) {
+            let rows = reached.iter_mut().zip(&mut *sums);
+            rows.for_each(|(reached, n)| reached[last] += f64::from(std::mem::take(n)));
+        }
+    };
+    // From the oldest on: many epochs fall into one bucket.
+    for (age, counts) in idle.ages(now) {
+        if age < youngest {
+            add(at, &mut sums);
+            sums = [0; FAMILY + 1];
+            at = bucket(age);
+            youngest = start(at);
+        }
+        let own = counts[first..first + FAMILY].iter().chain(&counts[ALL..]);
+        sums.iter_mut().zip(own).for_each(|(sum, n)| *sum += n);
+    }
+    add(at, &mut sums);
+}
+
+/// The chance of a use at each age, from what is known without these counts.
+fn learn(chances: &mut [f64], used: &[f64], reached: &[f64], trust: f64) {
+    for ((chance, used), reached) in chances.iter_mut().zip(used).zip(reached) {
+        *chance = (used + trust * *chance) / (reached + trust);
+    }
+}
+
+/// Forgets all but `keep` of what has ended.
+fn fade(ended: &mut Row, used: &mut Row, limit: usize, keep: f64) {
+    ended[..limit].iter_mut().chain(&mut used[..limit]).for_each(|n| *n *= keep);
 }
 
 /// Several classes as if they were one.
@@ -151,11 +205,6 @@ impl ClassPool {
         }
         all
     }
-
-    /// The chance of a use at each age, given what is known without them.
-    fn hazards(&self, trust: f64, prior: impl Fn(usize) -> f64) -> Row {
-        std::array::from_fn(|b| (self.used[b] + trust * prior(b)) / (self.reached[b] + trust))
-    }
 }
 
 /// A stretch of waiting, as it looks from its start: uses and time expected of it, and how likely a
@@ -167,15 +216,15 @@ struct Stretch {
     left: f64,
 }
 
+const NO_STRETCH: Stretch = Stretch { uses: 0.0, time: 0.0, left: 0.0 };
+
 /// Gittins' index of every age: the highest expected uses per access over any stopping time. The
 /// loop runs from the last age back. An age absorbs the stretch after it while that stretch has
 /// more uses per access; each stretch is absorbed once, so all of them take O(ages).
-fn fill_worth(worth: &mut [f64], hazard: impl Fn(usize) -> f64) {
-    let mut later = [Stretch { uses: 0.0, time: 0.0, left: 0.0 }; BUCKETS];
+fn fill_worth(worth: &mut [f64], hazards: &[f64], later: &mut [Stretch; BUCKETS]) {
     let mut n = 0;
-    for b in (0..worth.len()).rev() {
-        let h = hazard(b);
-        let width = end(b) - if b == 0 { 0.0 } else { end(b - 1) };
+    let ages = worth.iter_mut().zip(hazards).zip(&WIDTHS);
+    for ((worth, &h), &width) in ages.rev() {
         let mut own = Stretch { uses: h, time: (1.0 - h / 2.0) * width, left: 1.0 - h };
         while n > 0 && later[n - 1].uses * own.time > own.uses * later[n - 1].time {
             let next = later[n - 1];
@@ -184,7 +233,7 @@ fn fill_worth(worth: &mut [f64], hazard: impl Fn(usize) -> f64) {
             own.left *= next.left;
             n -= 1;
         }
-        worth[b] = own.uses / own.time;
+        *worth = own.uses / own.time;
         later[n] = own;
         n += 1;
     }
@@ -201,6 +250,7 @@ mod tests {
             let b = bucket(age);
             assert!(b >= last && (age as f64) < end(b), "{age}");
             assert!(b == 0 || age as f64 >= end(b - 1), "{age}");
+            assert!(start(b) <= age && (age < 2 || bucket(start(b) - 1) < b), "{age}");
             last = b;
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
@@ -210,7 +260,7 @@ mod tests {
     fn worth_is_the_best_over_all_times_to_give_up() {
         let hazards = [0.1, 0.0, 0.5, 0.3, 0.01, 0.9, 0.2, 0.0, 0.4, 0.05, 0.05, 0.6];
         let mut worth = [0.0; 12];
-        fill_worth(&mut worth, |b| hazards[b]);
+        fill_worth(&mut worth, &hazards, &mut [NO_STRETCH; BUCKETS]);
         for (from, &worth) in worth.iter().enumerate() {
             let (mut best, mut left, mut uses, mut time) = (0.0f64, 1.0, 0.0, 0.0);
             for (b, h) in hazards.iter().enumerate().skip(from) {

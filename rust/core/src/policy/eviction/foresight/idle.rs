@@ -38,6 +38,7 @@ impl Idle {
     }
 
     /// A block of `class` is used now.
+    #[inline]
     pub fn join(&mut self, class: u8) {
         let last = self.counts.last_mut().expect("never empty");
         last[class as usize] += 1;

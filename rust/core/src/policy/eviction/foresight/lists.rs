@@ -1,6 +1,6 @@
 //! Where cached blocks stand: a list for each class of each retention priority, the one idle longest first.
 
-use super::CLASSES;
+use super::ROOM;
 use super::chains::Chains;
 use crate::policy::grow;
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -26,70 +26,107 @@ enum Place {
 pub(super) struct Column {
     before: BlockId,
     after: BlockId,
-    /// Block accesses when it was used last, in two parts.
-    low: u32,
-    high: u8,
-    pub class: u8,
-    band: u8,
-    /// From the lowest bit: uses (4 bits), place (2), whether an allocation found it (1), and whether its
-    /// waits are counted (1).
-    bits: u8,
+    /// From the lowest bit: block accesses when it was used last (38 bits), class (6), uses (4), place (2),
+    /// whether an allocation found it (1), whether its waits are counted (1), none (4), band (8).
+    word: u64,
 }
 
-const EMPTY: Column =
-    Column { before: NIL, after: NIL, low: 0, high: 0, class: 0, band: 0, bits: 0 };
-const PLACE: u32 = 4;
-const FOUND: u8 = 1 << 6;
-const COUNTED: u8 = 1 << 7;
+const EMPTY: Column = Column { before: NIL, after: NIL, word: 0 };
+const CLASS: u32 = 38;
+const USES: u32 = 44;
+const PLACE: u32 = 48;
+const FOUND: u64 = 1 << 50;
+const COUNTED: u64 = 1 << 51;
+const BAND: u32 = 56;
+const IN_CLASS: u64 = (ROOM as u64 - 1) << CLASS;
+const IN_BAND: u64 = 0xff << BAND;
+const LISTED: u64 = (Place::Listed as u64) << PLACE;
+/// Where a block stands: its place, and the band of its list.
+const STANDS: u64 = IN_BAND | 3 << PLACE;
+
+/// When blocks were used last, their class and how often they were used, as it stands in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct History(u64);
+
+impl History {
+    const ALL: u64 = (1 << PLACE) - 1;
+
+    /// Of blocks of `class` that are used at `time`, for the `uses`-th time.
+    #[inline]
+    pub fn new(class: u8, uses: u8, time: u64) -> Self {
+        Self(time | u64::from(class) << CLASS | u64::from(uses) << USES)
+    }
+
+    pub fn time(self) -> u64 {
+        self.0 & LATEST
+    }
+
+    pub fn class(self) -> u8 {
+        (self.0 >> CLASS) as u8 & (ROOM - 1) as u8
+    }
+
+    pub fn uses(self) -> u8 {
+        (self.0 >> USES) as u8 & MOST_USES
+    }
+}
 
 impl Column {
-    /// One that became findable at `time`; `counted`: its waits are.
-    pub fn new(class: u8, uses: u8, time: u64, counted: bool) -> Self {
-        let bits = uses | if counted { COUNTED } else { 0 };
-        let mut column = Self { class, bits, ..EMPTY };
-        column.set_time(time);
-        column
+    /// One that became findable; `counted`: its waits are.
+    #[inline]
+    pub fn new(history: History, counted: bool) -> Self {
+        Self { word: history.0 | if counted { COUNTED } else { 0 }, ..EMPTY }
     }
 
-    pub fn time(&self) -> u64 {
-        u64::from(self.low) | u64::from(self.high) << 32
+    #[inline]
+    pub fn history(&self) -> History {
+        History(self.word & History::ALL)
     }
 
-    fn set_time(&mut self, time: u64) {
-        (self.low, self.high) = (time as u32, (time >> 32) as u8);
+    fn class(&self) -> u8 {
+        self.history().class()
     }
 
-    pub fn uses(&self) -> u8 {
-        self.bits & MOST_USES
+    fn band(&self) -> u8 {
+        (self.word >> BAND) as u8
     }
 
     /// Whether its waits are counted.
+    #[inline]
     pub fn is_counted(&self) -> bool {
-        self.bits & COUNTED > 0
+        self.word & COUNTED > 0
     }
 
     /// Whether an allocation found it since it became findable.
     pub fn is_found(&self) -> bool {
-        self.bits & FOUND > 0
+        self.word & FOUND > 0
     }
 
-    /// An allocation found it.
-    pub fn find(&mut self, time: u64) {
-        self.set_time(time);
-        self.bits = (self.bits + u8::from(self.uses() < MOST_USES)) | FOUND;
-    }
-
+    #[inline]
     fn place(&self) -> Place {
-        match (self.bits >> PLACE) & 3 {
+        match (self.word >> PLACE) & 3 {
             0 => Place::Out,
             1 => Place::Listed,
             _ => Place::Parked,
         }
     }
 
+    #[inline]
     fn set_place(&mut self, place: Place) {
-        self.bits = (self.bits & !(3 << PLACE)) | ((place as u8) << PLACE);
+        self.word = (self.word & !(3 << PLACE)) | ((place as u64) << PLACE);
     }
+
+    /// It stands in a list of the band of this priority.
+    #[inline]
+    fn enlist(&mut self, before: BlockId, after: BlockId, priority: u8) {
+        (self.before, self.after) = (before, after);
+        self.word = (self.word & !STANDS) | u64::from(priority) << BAND | LISTED;
+    }
+}
+
+/// Where the list of a class stands in its band.
+#[inline]
+fn slot(class: u8) -> usize {
+    class as usize % ROOM
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +139,7 @@ struct List {
 #[derive(Debug, Clone)]
 struct Band {
     priority: u8,
-    lists: [List; CLASSES],
+    lists: [List; ROOM],
     /// A bit for each list that has a block.
     filled: u64,
     /// A bit for each list whose first block is another than when it was asked for last.
@@ -119,117 +156,132 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    #[inline]
     pub fn column(&self, block: BlockId) -> &Column {
         &self.columns[block as usize]
     }
 
     /// What is known of `block` from now on; it has an owner.
+    #[inline]
     pub fn enter(&mut self, block: BlockId, column: Column) {
         grow(&mut self.columns, block, EMPTY);
         self.columns[block as usize] = column;
     }
 
-    /// Notes a use of `block`, and its class from now on.
-    pub fn find(&mut self, block: BlockId, class: u8, time: u64) {
-        let listed = self.columns[block as usize].place() == Place::Listed;
-        if listed {
-            self.leave(block);
-        }
+    /// An allocation found `block`: its history from now on. Whether its waits are counted.
+    #[inline]
+    pub fn find(&mut self, block: BlockId, history: History) -> bool {
         let column = &mut self.columns[block as usize];
-        column.find(time);
-        column.class = class;
-        let band = column.band;
-        if listed {
-            self.join(block, band);
+        if column.place() == Place::Listed {
+            return self.find_listed(block, history);
         }
+        column.word = (column.word & !History::ALL) | history.0 | FOUND;
+        column.is_counted()
     }
 
+    /// The same of a block without an owner: a copy of it was computed.
+    #[cold]
+    fn find_listed(&mut self, block: BlockId, history: History) -> bool {
+        self.leave(block);
+        let counted = self.find(block, history);
+        self.join(block, self.columns[block as usize].band());
+        counted
+    }
+
+    #[inline]
     fn band(&mut self, priority: u8) -> &mut Band {
         // Mostly there is one.
-        if self.bands.first().is_some_and(|band| band.priority == priority) {
-            return &mut self.bands[0];
-        }
-        let at = match self.bands.binary_search_by_key(&priority, |band| band.priority) {
-            Ok(at) => at,
-            Err(at) => {
-                let none = List { first: NIL, last: NIL };
-                let band = Band { priority, lists: [none; CLASSES], filled: 0, changed: 0 };
-                self.bands.insert(at, band);
-                at
-            }
-        };
+        let leads = self.bands.first().is_some_and(|band| band.priority == priority);
+        let at = if leads { 0 } else { self.place_of(priority) };
         &mut self.bands[at]
+    }
+
+    /// Where the band of a priority is; makes it, if there is none.
+    #[cold]
+    fn place_of(&mut self, priority: u8) -> usize {
+        self.bands.binary_search_by_key(&priority, |band| band.priority).unwrap_or_else(|at| {
+            let none = List { first: NIL, last: NIL };
+            let band = Band { priority, lists: [none; ROOM], filled: 0, changed: 0 };
+            self.bands.insert(at, band);
+            at
+        })
     }
 
     /// Puts `block` last in the list of its class and of this priority.
     fn join(&mut self, block: BlockId, priority: u8) {
-        let (class, last) = (self.columns[block as usize].class, self.last(block, priority));
-        self.append(block, last, priority);
-        self.end_at(class, priority, block, last);
+        let list = (self.columns[block as usize].class(), priority);
+        let before = self.last(list);
+        self.columns[block as usize].enlist(before, NIL, priority);
+        self.end_at(list, before, block, block);
     }
 
     /// Puts `blocks`, in the order of their prefix, last in the lists of their classes, the last of them
     /// first.
     pub fn join_all(&mut self, blocks: &[BlockId], pool: &Pool) {
         let Some(&leaf) = blocks.last() else { return };
-        let of = |lists: &Self, block: BlockId| {
-            (lists.columns[block as usize].class, pool.priority(block))
+        let of = |column: &Column, block: BlockId| {
+            (column.word & IN_CLASS) | u64::from(pool.priority(block)) << BAND
         };
-        let (mut list, mut end) = (of(self, leaf), self.last(leaf, pool.priority(leaf)));
-        let mut before = end;
-        for &block in blocks.iter().rev() {
-            let own = of(self, block);
+        let list_of = |list: u64| (History(list).class(), (list >> BAND) as u8);
+        let mut list = of(&self.columns[leaf as usize], leaf);
+        // What the list ended with, the first that joins it, and the one that joined it last.
+        let mut end = self.last(list_of(list));
+        let (mut first, mut before) = (leaf, end);
+        for (at, &block) in blocks.iter().enumerate().rev() {
+            let own = of(&self.columns[block as usize], block);
             if own != list {
-                self.end_at(list.0, list.1, before, end);
-                (list, end) = (own, self.last(block, own.1));
+                self.columns[before as usize].after = NIL;
+                self.end_at(list_of(list), end, first, before);
+                (list, end, first) = (own, self.last(list_of(own)), block);
                 before = end;
             }
-            self.append(block, before, own.1);
+            // The one after it is of the same list, mostly.
+            let after = if at > 0 { blocks[at - 1] } else { NIL };
+            let column = &mut self.columns[block as usize];
+            (column.before, column.after) = (before, after);
+            column.word = (column.word & !STANDS) | own & IN_BAND | LISTED;
             before = block;
         }
-        self.end_at(list.0, list.1, before, end);
+        self.end_at(list_of(list), end, first, before);
     }
 
-    /// The last block of the list that `block` belongs into.
-    fn last(&mut self, block: BlockId, priority: u8) -> BlockId {
-        let class = self.columns[block as usize].class;
-        self.band(priority).lists[class as usize].last
+    /// The last block of a list.
+    #[inline]
+    fn last(&mut self, (class, priority): (u8, u8)) -> BlockId {
+        self.band(priority).lists[slot(class)].last
     }
 
-    fn append(&mut self, block: BlockId, before: BlockId, priority: u8) {
-        if before != NIL {
-            self.columns[before as usize].after = block;
-        }
-        let column = &mut self.columns[block as usize];
-        (column.before, column.after, column.band) = (before, NIL, priority);
-        column.set_place(Place::Listed);
-    }
-
-    /// A list that ended with `before` ends with `last` now.
-    fn end_at(&mut self, class: u8, priority: u8, last: BlockId, before: BlockId) {
-        if before != NIL {
-            self.band(priority).lists[class as usize].last = last;
-            return;
-        }
-        let mut first = last;
-        while self.columns[first as usize].before != NIL {
-            first = self.columns[first as usize].before;
-        }
+    /// A list that ended with `before` goes on with `first` now, and ends with `last`.
+    fn end_at(
+        &mut self,
+        (class, priority): (u8, u8),
+        before: BlockId,
+        first: BlockId,
+        last: BlockId,
+    ) {
         let band = self.band(priority);
-        band.lists[class as usize] = List { first, last };
-        band.filled |= 1 << class;
-        band.changed |= 1 << class;
+        let list = &mut band.lists[slot(class)];
+        list.last = last;
+        if before == NIL {
+            list.first = first;
+            band.filled |= 1 << class;
+            band.changed |= 1 << class;
+        } else {
+            self.columns[before as usize].after = first;
+        }
     }
 
     /// Puts `block` first in its list, if it was passed over.
+    #[inline]
     pub fn come_back(&mut self, block: BlockId, priority: u8) {
-        if self.columns[block as usize].place() == Place::Listed {
+        let column = &self.columns[block as usize];
+        if column.place() == Place::Listed {
             return;
         }
-        let class = self.columns[block as usize].class;
+        let class = column.class();
         let band = self.band(priority);
         band.changed |= 1 << class;
-        let list = &mut band.lists[class as usize];
+        let list = &mut band.lists[slot(class)];
         let after = std::mem::replace(&mut list.first, block);
         if after == NIL {
             list.last = block;
@@ -237,9 +289,7 @@ impl Lists {
         } else {
             self.columns[after as usize].before = block;
         }
-        let column = &mut self.columns[block as usize];
-        (column.before, column.after, column.band) = (NIL, after, priority);
-        column.set_place(Place::Listed);
+        self.columns[block as usize].enlist(NIL, after, priority);
     }
 
     /// Puts `block` first in its list, if it was passed over.
@@ -253,7 +303,29 @@ impl Lists {
     pub fn cover(&mut self, block: BlockId) {
         let column = self.columns[block as usize];
         if column.place() == Place::Listed && column.before == NIL {
-            self.band(column.band).changed |= 1 << column.class;
+            self.band(column.band()).changed |= 1 << column.class();
+        }
+    }
+
+    /// Takes `block` out of its list, which it is likely to be the first of.
+    #[inline]
+    pub fn evict(&mut self, block: BlockId) {
+        let column = &mut self.columns[block as usize];
+        if column.place() != Place::Listed || column.before != NIL {
+            return self.leave(block);
+        }
+        column.set_place(Place::Out);
+        let (after, class, priority) = (column.after, column.class(), column.band());
+        if after != NIL {
+            self.columns[after as usize].before = NIL;
+        }
+        let band = self.band(priority);
+        let list = &mut band.lists[slot(class)];
+        list.first = after;
+        band.changed |= 1 << class;
+        if after == NIL {
+            list.last = NIL;
+            band.filled &= !(1 << class);
         }
     }
 
@@ -265,7 +337,8 @@ impl Lists {
         if place != Place::Listed {
             return;
         }
-        let Column { before, after, class, band, .. } = *column;
+        let (before, after, class, band) =
+            (column.before, column.after, column.class(), column.band());
         self.close(before, after, class, band);
     }
 
@@ -286,7 +359,7 @@ impl Lists {
                 columns[block as usize].set_place(Place::Out);
             }
             let (leaf, root) = (columns[row[row.len() - 1] as usize], columns[root as usize]);
-            self.close(leaf.before, root.after, root.class, root.band);
+            self.close(leaf.before, root.after, root.class(), root.band());
             rest = left;
         }
     }
@@ -303,7 +376,7 @@ impl Lists {
             return;
         }
         let band = self.band(band);
-        let list = &mut band.lists[class as usize];
+        let list = &mut band.lists[slot(class)];
         if after == NIL {
             list.last = before;
         }
@@ -317,7 +390,7 @@ impl Lists {
     /// `block` has this priority now.
     pub fn lift(&mut self, block: BlockId, priority: u8) {
         let Some(column) = self.columns.get(block as usize) else { return };
-        if column.place() == Place::Listed && column.band != priority {
+        if column.place() == Place::Listed && column.band() != priority {
             self.leave(block);
             self.join(block, priority);
         }
@@ -332,19 +405,29 @@ impl Lists {
         chains: &Chains,
         pool: &Pool,
     ) -> Option<BlockId> {
-        loop {
-            let block = self.bands.get(at)?.lists[class].first;
-            if block == NIL {
-                return None;
-            }
+        let band = self.bands.get_mut(at)?;
+        let list = &mut band.lists[class % ROOM];
+        let mut block = list.first;
+        while block != NIL {
             // A caller that counts an owner for a while knows that it is named nevertheless.
             let leaf = pool.children(block) == 0 && chains.is_end(block);
             if leaf || pool.state(block) != State::Cached {
-                return Some(block);
+                break;
             }
-            self.leave(block);
-            self.columns[block as usize].set_place(Place::Parked);
+            let column = &mut self.columns[block as usize];
+            column.set_place(Place::Parked);
+            block = column.after;
         }
+        if block != list.first {
+            list.first = block;
+            if block == NIL {
+                list.last = NIL;
+                band.filled &= !(1 << class);
+            } else {
+                self.columns[block as usize].before = NIL;
+            }
+        }
+        (block != NIL).then_some(block)
     }
 
     /// The lists of band `at` whose first block is another than at the last call, a bit each.
@@ -390,7 +473,7 @@ impl Lists {
                 let mut before = NIL;
                 for block in self.row(list.first) {
                     let column = self.column(block);
-                    let known = (column.before, column.class as usize, column.band);
+                    let known = (column.before, column.class() as usize, column.band());
                     if known != (before, class, band.priority) || column.place() != Place::Listed {
                         return Err(format!("block {block} is misplaced"));
                     }

@@ -37,7 +37,7 @@ use departed::Departures;
 use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
-use lists::{Column, LATEST, Lists};
+use lists::{Column, History, LATEST, Lists};
 use rival::Rival;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
@@ -49,6 +49,8 @@ const DEPTHS: usize = 4;
 /// Those used as often stand side by side.
 const FAMILY: usize = GENERATIONS * DEPTHS;
 const CLASSES: usize = USES * FAMILY;
+/// Room for so many, a power of two.
+const ROOM: usize = CLASSES.next_power_of_two();
 
 /// Departed blocks that are remembered at the most, 8 bytes each.
 const MOST_WATCHED: usize = 1 << 22;
@@ -85,7 +87,8 @@ pub struct Tuning {
     pub start: u32,
     /// While it begins, when there is most to learn, they are this part of all victims.
     pub first: u64,
-    /// Waits of one block in so many are counted, from [`Tuning::few`] blocks on; their keys say which.
+    /// Waits of one block in so many, a power of two, are counted, from [`Tuning::few`] blocks on; their
+    /// keys say which.
     pub share: u32,
     /// Among fewer blocks every wait is counted.
     pub few: u32,
@@ -185,6 +188,12 @@ fn is_next(before: BlockId, block: BlockId, pool: &Pool) -> bool {
     pool.depth(block) > 0 && pool.depth(block) == pool.depth(before) + 1
 }
 
+/// What `block` follows, where it is not told: the block that was used `last`, if it stands just before it
+/// in the prompt.
+fn infer_parent(last: Option<BlockId>, block: BlockId, pool: &Pool) -> BlockId {
+    last.filter(|&last| pool.is_findable(last) && is_next(last, block, pool)).unwrap_or(NIL)
+}
+
 impl Foresight {
     /// The policy with constants of one's own.
     pub fn new(tuning: Tuning) -> Self {
@@ -192,15 +201,20 @@ impl Foresight {
     }
 
     /// An operation: its accesses have one time.
+    #[inline]
     fn begin(&mut self, view: View<'_>) {
-        if self.tick == view.now {
-            return;
+        if self.tick != view.now {
+            self.begin_at(view);
         }
+    }
+
+    fn begin_at(&mut self, view: View<'_>) {
         self.tick = view.now;
         self.time = self.accesses.min(LATEST);
         let capacity = view.pool.usable();
         if self.share == 0 {
-            self.share = if capacity < self.tuning.few { 1 } else { self.tuning.share };
+            let share = self.tuning.share.next_power_of_two();
+            self.share = if capacity < self.tuning.few { 1 } else { share };
         }
         let epoch = (capacity / self.tuning.epoch).max(EPOCH_LEAST);
         if self.time - self.idle.start() >= u64::from(epoch) && self.idle.turn(self.time) {
@@ -231,8 +245,9 @@ impl Foresight {
         }
     }
 
+    #[inline]
     fn is_counted(&self, tag: u16) -> bool {
-        u32::from(tag).is_multiple_of(self.share)
+        u32::from(tag) & (self.share - 1) == 0
     }
 
     /// What departed is watched no longer.
@@ -254,37 +269,32 @@ impl Foresight {
         (log(uses - 1, self.tuning.uses.min(USES)) * FAMILY) as u8
     }
 
-    /// What `block` follows; where none is told, the block that was used just before it, if it stands
-    /// just before it in the prompt.
-    fn parent(&self, block: BlockId, pool: &Pool) -> BlockId {
-        let told = pool.parent(block);
-        if told != NIL || !self.chains.is_on {
-            return told;
-        }
-        let before = |&last: &BlockId| pool.is_findable(last) && is_next(last, block, pool);
-        self.last.filter(before).unwrap_or(NIL)
-    }
-
     /// Turns that built the prefix before a block with this parent, as far as they are told apart.
     fn turns(&self, parent: BlockId) -> usize {
         if parent == NIL {
             return 0;
         }
         let parent = self.lists.column(parent);
-        let turns = parent.class as usize % FAMILY / DEPTHS + usize::from(parent.is_found());
+        let built = parent.history().class() as usize % FAMILY / DEPTHS;
+        let turns = built + usize::from(parent.is_found());
         turns.min(self.tuning.generations.min(GENERATIONS) - 1)
     }
 
-    /// Learns a little, if it is time.
+    /// A victim is wanted: learns a little, if it is time.
+    #[inline]
     fn learn(&mut self, capacity: u32) {
         self.victims += 1;
         if self.victims == 1 {
             self.due = capacity / self.tuning.start;
         }
-        if self.due > 0 {
-            self.due -= 1;
-            return;
+        match self.due.checked_sub(1) {
+            Some(left) => self.due = left,
+            None => self.refresh(capacity),
         }
+    }
+
+    #[inline(never)]
+    fn refresh(&mut self, capacity: u32) {
         let apart = (capacity / self.tuning.refresh / USES as u32).max(self.tuning.least);
         // While it begins there is most to learn, and little to go through: all families at once.
         let so_far = self.victims / self.tuning.first;
@@ -310,7 +320,7 @@ impl Foresight {
             let class = changed.trailing_zeros() as usize;
             changed &= changed - 1;
             let first = self.lists.first(band, class, &self.chains, view.pool).map(|block| {
-                let time = self.lists.column(block).time();
+                let time = self.lists.column(block).history().time();
                 (block, time, self.gaps.worth(class, self.time - time))
             });
             self.firsts.set(class, first);
@@ -340,55 +350,77 @@ impl Eviction for Foresight {
 
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
+        let depths = self.tuning.depths.min(DEPTHS);
+        let (mut new, mut counted_new) = (0, 0);
+        let mut unknown = if self.unknown.0 == view.now { self.unknown.1 } else { NIL };
+        // The block before it, and the turns that built its prefix.
+        let (mut before, mut turns) = (NIL, 0);
         for &block in blocks {
-            let parent = self.parent(block, view.pool);
-            self.last = Some(block);
-            let (mut uses, mut before) = (1, None);
-            // A block leaves before its parent does, and is forgotten before it.
-            let key = view.pool.key(block);
             let told = view.pool.parent(block);
-            let follows = self.unknown == (view.now, told) && told != NIL;
-            let gone = if follows { None } else { self.departed.take(key) };
-            let counted = self.is_counted(key.mixed() as u16);
-            match gone {
-                None => self.unknown = (view.now, block),
-                Some(gone) => {
-                    if counted {
-                        self.end(Wait { class: gone.class, time: gone.time }, true, 1);
-                    }
-                    uses = (gone.uses + 1).min(lists::MOST_USES);
-                    before = Some(gone.time);
+            let parent = if told == NIL && self.chains.is_on {
+                let last = if before == NIL { self.last } else { Some(before) };
+                infer_parent(last, block, view.pool)
+            } else {
+                told
+            };
+            // A block leaves before its parent does, and is forgotten before it.
+            let follows = told == unknown && told != NIL;
+            let mixed = view.pool.key(block).mixed();
+            let gone = if follows { None } else { self.departed.take(mixed) };
+            let counted = self.is_counted(mixed as u16);
+            let uses = gone.map_or(1, |gone| (gone.uses + 1).min(lists::MOST_USES));
+            if let Some(gone) = gone {
+                if counted {
+                    self.end(Wait { class: gone.class, time: gone.time }, true, 1);
                 }
+                self.rival.access(Some(gone.time), false, 1, counted.into());
+            } else {
+                unknown = block;
+                new += 1;
+                counted_new += u32::from(counted);
             }
-            self.rival.access(before, false, 1, counted.into());
             let tokens = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
-            let by_depth = log4(tokens, self.tuning.depths.min(DEPTHS));
-            let class = self.by_uses(uses) + (self.turns(parent) * DEPTHS + by_depth) as u8;
+            // One that has just been inserted was not found since.
+            if parent == NIL || parent != before {
+                turns = self.turns(parent);
+            }
+            before = block;
+            let class = self.by_uses(uses) + (turns * DEPTHS + log4(tokens, depths)) as u8;
             if counted {
                 self.idle.join(class);
             }
-            self.lists.enter(block, Column::new(class, uses, self.time, counted));
+            self.lists.enter(block, Column::new(History::new(class, uses, self.time), counted));
         }
+        if new > 0 {
+            self.unknown = (view.now, unknown);
+            self.rival.access(None, false, new, counted_new);
+        }
+        self.last = blocks.last().copied().or(self.last);
         self.accesses += blocks.len() as u64;
     }
 
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
+        // Of those used alike before, and of them from now on.
+        let (mut last, mut next) = (None, History::new(0, 0, 0));
         for &block in blocks {
-            let column = *self.lists.column(block);
-            let own = Wait { class: column.class, time: column.time() };
-            if own != wait {
-                self.hits(wait, n, counted);
-                (wait, n, counted) = (own, 0, 0);
+            let history = self.lists.column(block).history();
+            if last != Some(history) {
+                last = Some(history);
+                let own = Wait { class: history.class(), time: history.time() };
+                if own != wait {
+                    self.hits(wait, n, counted);
+                    (wait, n, counted) = (own, 0, 0);
+                }
+                let uses = (history.uses() + 1).min(lists::MOST_USES);
+                let class = self.by_uses(uses) + own.class % FAMILY as u8;
+                next = History::new(class, uses, self.time);
             }
             n += 1;
-            let uses = (column.uses() + 1).min(lists::MOST_USES);
-            let class = self.by_uses(uses) + own.class % FAMILY as u8;
-            self.lists.find(block, class, self.time);
-            if column.is_counted() {
+            if self.lists.find(block, next) {
                 counted += 1;
-                self.idle.join(class);
+                self.idle.join(next.class());
             }
         }
         self.hits(wait, n, counted);
@@ -430,13 +462,14 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        self.lists.leave(block);
+        self.lists.evict(block);
         if self.chains.are_known() {
             self.let_parent_go(block, view.pool);
             self.chains.forget(block);
         }
         let column = *self.lists.column(block);
-        let (class, time) = (column.class, column.time());
+        let history = column.history();
+        let (class, time) = (history.class(), history.time());
         if cause != RemovalCause::Evicted {
             return self.lose(Wait { class, time }, column.is_counted());
         }
@@ -444,7 +477,7 @@ impl Eviction for Foresight {
             let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
             self.departed.reserve(watched.min(MOST_WATCHED));
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block), class, column.uses(), time) {
+        if let Some(gone) = self.departed.add(view.pool.key(block), class, history.uses(), time) {
             self.lose(Wait { class: gone.class, time: gone.time }, self.is_counted(gone.tag));
         }
     }
