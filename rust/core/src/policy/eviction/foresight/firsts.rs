@@ -86,7 +86,7 @@ impl Firsts {
     pub fn set(&mut self, class: usize, first: Option<(BlockId, u64, f64)>) {
         let class = class % ROOM;
         let (block, age, worth) = match first {
-            Some((block, time, worth)) => (block, time * ROOM as u64 | class as u64, worth),
+            Some((block, time, worth)) => (block, (time * ROOM as u64) | class as u64, worth),
             None => (NIL, NO_AGE, f64::INFINITY),
         };
         self.blocks[class] = block;
@@ -140,11 +140,11 @@ impl Firsts {
             return;
         }
         while changed > 0 {
-            let mut node = (ROOM + changed.trailing_zeros() as usize) / 2;
+            let mut node = ROOM + changed.trailing_zeros() as usize;
             changed &= changed - 1;
-            while node > 0 {
-                self.meet(node);
+            while node > 1 {
                 node /= 2;
+                self.meet(node);
             }
         }
     }
@@ -186,13 +186,14 @@ mod tests {
                 firsts.forget();
             }
             let again = firsts.turn_to(5);
-            for class in 0..all.len() {
+            for (class, of) in all.iter_mut().enumerate() {
                 let first = (round * 64 + class as u32, draw(40), draw(6) as f64 / 4.0);
-                if draw(60) == 0 {
-                    all[class] = (draw(4) > 0).then_some(first);
-                    firsts.set(class, all[class]);
-                } else if again {
-                    firsts.set(class, all[class]);
+                let other = draw(60) == 0;
+                if other {
+                    *of = (draw(4) > 0).then_some(first);
+                }
+                if other || again {
+                    firsts.set(class, *of);
                 }
             }
             let doubt = [0.0, 0.5, 1.0][draw(3) as usize];
