@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from kvframe import (
     EvictionConfig,
     KVCacheManager,
     KVFrameError,
+    Request,
     TierConfig,
     UsageError,
 )
@@ -53,7 +55,7 @@ def test_no_tier_is_a_configuration() -> None:
     resolved = Config(tiers=[host(0), below(0)]).resolve(REGISTRY)
     assert resolved.tiers == ()
     KVCacheManager(resolved)
-    with pytest.raises(ConfigError, match="has none"):
+    with pytest.raises(ConfigError, match="every tier has capacity 0, and is off"):
         Engine([host(0)])
 
 
@@ -86,6 +88,32 @@ def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
 def test_tiers_that_cannot_be_are_told(tiers: list[TierConfig], message: str) -> None:
     with pytest.raises(KVFrameError, match=message):
         Config(tiers=tiers).resolve(REGISTRY)
+
+
+@pytest.mark.parametrize("call", ["allocate", "lookup", "prefetch"])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"chnk": 8}, "chnk: no option of a request; did you mean chunk?"),
+        ({"session": 8}, "session: part of the Request; make another"),
+    ],
+)
+def test_no_keyword_beside_a_request_is_dropped(
+    call: str, wrong: dict[str, Any], message: str
+) -> None:
+    engine = Engine([host()])
+    verb: Any = getattr(engine.tiers, call)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        verb(Request(text(1, 15)), **wrong)
+
+
+def test_what_applies_to_one_attempt_is_taken_beside_a_request() -> None:
+    engine = Engine([host()])
+    asked = Request(text(1, 15))
+    alone = engine.kv.allocate(asked, chunk=BLOCK)
+    engine.kv.abort(alone.seq)
+    below = engine.tiers.allocate(asked, chunk=BLOCK)
+    assert below.granted_tokens == alone.granted_tokens == BLOCK
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ order of its own overrides `BatchedEviction.victims` instead.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, ClassVar
 from warnings import warn
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from kvframe.policies.columns import Columns, named_only
 from kvframe.registry.descriptors import Kind
+from kvframe.spelling import nearest
 
 COLUMNS: dict[str, str] = {
     "block": "int64: the block's id",
@@ -84,7 +84,7 @@ RENAMED_EVENTS = {"claim": "acquire", "missed": "on_miss"}
 EVENTS = ("insert", "insert_keyed", "on_miss", "hit", "acquire", "release", "remove")
 """The event methods of `BatchedEviction`."""
 
-OTHER_WORDS = {"miss": "on_miss", "on_evict": "remove", "evict": "remove", "evicted": "remove"}
+OTHER_WORDS = {"miss": "on_miss", "on_evict": "remove"}
 """What other libraries call these events."""
 
 
@@ -92,9 +92,7 @@ def _meant(name: str) -> str | None:
     """The event that a method's name is a slip of; None where it is none."""
     if name.startswith("_") or name in EVENTS:
         return None
-    bare = name.removeprefix("on_")
-    near = get_close_matches(bare, EVENTS, n=1, cutoff=0.8)
-    return OTHER_WORDS.get(name) or (near[0] if near else None)
+    return OTHER_WORDS.get(name) or nearest(name.removeprefix("on_"), EVENTS, cutoff=0.8)
 
 
 class BatchedEviction:
