@@ -59,6 +59,11 @@ def test_what_only_fits_the_first_part_does_not() -> None:
     assert "that does not hold: keep the defaults" in found.sentence
 
 
+def test_options_that_change_nothing_are_said_to(bench: Command) -> None:
+    done = bench("tune", "slru", "--option", "protected_uses=2,3", "--capacity", "10000000")
+    assert "all 2 settings hit the same in every request: no option acts here" in done.stdout
+
+
 def test_the_command_tells_it(bench: Command) -> None:
     done = bench("tune", "slru", "--option", "protected_uses=2,3", "--capacity", "4000", "--json")
     assert done.returncode == 0, done.stderr

@@ -171,6 +171,9 @@ def _tuned(
         )
         for i, label in enumerate(others)
     ]
+    alike = len(tried) > 1 and all(
+        np.array_equal(hits[tried[0].label], hits[choice.label]) for choice in tried
+    )
     gain = rate(best, fit) - rate(base, fit)
     against = next((row for row in held if row.baseline == base), None)
     overfits = against is not None and gain > 0 and not against.better
@@ -181,7 +184,9 @@ def _tuned(
         gain=gain,
         held=held,
         overfits=overfits,
-        sentence=_sentence(best, base, len(tried), gain, held, overfits),
+        sentence=f"all {len(tried)} settings hit the same in every request: no option acts here"
+        if alike
+        else _sentence(best, base, len(tried), gain, held, overfits),
     )
 
 

@@ -95,7 +95,8 @@ def step(  # noqa: D417 self is the manager
             new sequence's chunk. `StepResult.extended` says how far.
         skip_refused: Try requests behind a refusal too, instead of none of them.
         tables: int32 (rows, blocks), one a layer group: row i gets the changed entries of
-            ``append[i]``'s block table; what was written there before must still stand.
+            ``append[i]``'s block table; what was written there before must still stand. Blocks
+            from `allocate`, `extend` and `fork` are not written: `block_tables` fills a row then.
         slots: int64, one a layer group: where the appended tokens go, one sequence after the
             other; -1 for a sequence that was refused, and in a ``cross`` group.
         rows: The row of ``tables`` for each of ``append``, if the engine gives each sequence a
