@@ -53,7 +53,8 @@ bench: setup
 
 # What a random test tries depends on no luck: proptest draws from this seed, all else from a fixed one.
 export PROPTEST_RNG_SEED ?= 20261
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+# One process more than there are cores: tests that wait for a server leave a core idle.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile
 # What make check runs: hand-written rules and both models, which say most a second. What both indexes
 # serve it asks of the hash index alone.
 FAST := rules verbs defects groups property
