@@ -28,9 +28,18 @@ fn outside() -> Box<dyn Eviction> {
     Box::new(External::new(Subscriptions { events: true, keys: true, misses: true }))
 }
 
+/// Policies that go by the clock, with so few ticks that those of others would change an order.
+const BY_THE_CLOCK: [(&str, &str, (&str, u32)); 3] = [
+    ("ttl of 60 ticks", "ttl", ("session_ticks", 60)),
+    ("lfu-aged in 16 ticks", "lfu-aged", ("half_life_ticks", 16)),
+    ("wlfu by 8 ticks", "wlfu", ("bonus_ticks", 8)),
+];
+
 fn policies(name: &str, n: usize) -> Box<dyn Eviction> {
-    let one = |_| match name {
-        "external" => outside(),
+    let by_the_clock = BY_THE_CLOCK.iter().find(|(label, ..)| *label == name);
+    let one = |_| match (name, by_the_clock) {
+        ("external", _) => outside(),
+        (_, Some(&(_, name, option))) => policy::by_name(name, PolicyOptions(&[option])).unwrap(),
         _ => policy::by_name(name, PolicyOptions::default()).unwrap(),
     };
     Box::new(PerTenant::new((0..n).map(one).collect()))
@@ -217,7 +226,7 @@ fn evicting() -> Vec<&'static str> {
     let needs_future =
         |name: &str| policy::by_name(name, PolicyOptions::default()).unwrap().needs_future();
     let names = policy::NAMES.iter().copied().filter(|&name| !needs_future(name));
-    names.chain(["external"]).collect()
+    names.chain(["external"]).chain(BY_THE_CLOCK.map(|(label, ..)| label)).collect()
 }
 
 /// Requests of others that the test is asked to do; it does fewer where nobody asks.

@@ -8,11 +8,11 @@ MUTANTS = (
     Mutant(
         "refused-keeps-its-hits",
         "manager/allocate/mod.rs",
-        "        let outcome = counted.inspect_err(",
+        "        let refused = |error: &Error| self.count_refusal(error, request.tenant);\n",
         "        if counted.is_err() {\n"
         "            hits.iter().for_each(|hit| self.store.hold(0, hit));\n"
         "        }\n"
-        "        let outcome = counted.inspect_err(",
+        "        let refused = |error: &Error| self.count_refusal(error, request.tenant);\n",
         "each try that fails leaves blocks that nobody can free",
         ("MK-B1",),
     ),

@@ -1,7 +1,7 @@
 //! Rule 9: misuse is refused with a typed error that names the value and the limit.
 
 use kvframe_core::policy::{POLICIES, PolicyOptions, by_name};
-use kvframe_core::{Error, GroupKind, Manager, NIL, Options};
+use kvframe_core::{Error, GroupKind, Key, Manager, NIL, Options};
 
 use crate::common::{allocate, open, prompt, refused, run, small};
 
@@ -51,6 +51,8 @@ fn rule_9_loans_are_given_back_once() {
     let error = refused(&mut m, &[seq], |m| m.free(&[loan[2], 8]));
     assert_eq!(why(error), (8, "free", "the pool has no such block"));
     refused(&mut m, &[seq], |m| m.free(&[NIL]));
+    let error = refused(&mut m, &[seq], |m| m.publish_block(8, Key(1), NIL).map(|_| ()));
+    assert_eq!(why(error), (8, "free", "the pool has no such block"));
     m.free(&loan).unwrap();
     let error = refused(&mut m, &[seq], |m| m.free(&loan));
     assert_eq!(why(error).2, "it was given back before: a double free");
