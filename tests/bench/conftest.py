@@ -85,3 +85,19 @@ def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.jsonl"
     path.write_bytes(SMALL)
     return path
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Path:
+    """Three sessions in turn, whose prompts grow by four blocks: they do not fit together."""
+    lines = []
+    for turn in range(6):
+        for session in range(3):
+            length = 2048 * (turn + 1) + 8
+            ids = [1000 * session + at for at in range(4 * (turn + 1) + 1)]
+            row = {"timestamp": 60_000 * turn + 20_000 * session, "input_length": length}
+            row |= {"output_length": 2, "session_id": f"s{session}", "hash_ids": ids}  # type: ignore[dict-item]
+            lines.append(json.dumps(row))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -15,44 +15,28 @@ from .conftest import Command
 HOST = "host=64,read=1GB/s,write=1GB/s,latency=1ms"
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """Three sessions in turn, whose prompts grow by four blocks: they do not fit together."""
-    lines = []
-    for turn in range(6):
-        for session in range(3):
-            length = 2048 * (turn + 1) + 8
-            ids = [1000 * session + at for at in range(4 * (turn + 1) + 1)]
-            row = {"timestamp": 60_000 * turn + 20_000 * session, "input_length": length}
-            row |= {"output_length": 2, "session_id": f"s{session}", "hash_ids": ids}  # type: ignore[dict-item]
-            lines.append(json.dumps(row))
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def below(bench: Command, rows: Path, *asked: str) -> dict[str, Any]:
+def below(bench: Command, growing: Path, *asked: str) -> dict[str, Any]:
     """The cell with tiers."""
-    told = ("serve", "--trace", rows, "--policy", "lru", "--capacity", "30", "--tier", HOST, *asked)
-    done = bench(*told, "--format", "json")
+    told = ("serve", "--trace", growing, "--policy", "lru", "--capacity", "30")
+    done = bench(*told, "--tier", HOST, *asked, "--format", "json")
     assert done.returncode == 0, done.stderr
     cells = json.loads(done.stdout)["cells"]
     cell: dict[str, Any] = next(c for c in cells if c["tiers"] and c["time_factor"] == 1.0)
     return cell
 
 
-def test_layers_come_beside_the_step(bench: Command, rows: Path) -> None:
-    whole, layers = below(bench, rows), below(bench, rows, "--layerwise")
+def test_layers_come_beside_the_step(bench: Command, growing: Path) -> None:
+    whole, layers = below(bench, growing), below(bench, growing, "--layerwise")
     assert whole["tier_hit_tokens"] == layers["tier_hit_tokens"]
     assert whole["tier_hit_tokens"]["host"] > 0
     assert layers["ttft_mean"] < whole["ttft_mean"]
 
 
-def test_sessions_find_their_blocks_in_the_pool(bench: Command, rows: Path) -> None:
-    plain = below(bench, rows)
-    known = below(bench, rows, "--prefetch-sessions", "lead=1s")
-    near = below(bench, rows, "--prefetch-sessions", "lead=1s,after=59s")
-    early = below(bench, rows, "--prefetch-sessions", "after=30s")
+def test_sessions_find_their_blocks_in_the_pool(bench: Command, growing: Path) -> None:
+    plain = below(bench, growing)
+    known = below(bench, growing, "--prefetch-sessions", "lead=1s")
+    near = below(bench, growing, "--prefetch-sessions", "lead=1s,after=59s")
+    early = below(bench, growing, "--prefetch-sessions", "after=30s")
     assert (plain["ahead_tokens"], near["ahead_used_tokens"]) == (0, near["ahead_tokens"])
     assert known["ahead_used_tokens"] == known["ahead_tokens"] > 0
     assert known["ttft_mean"] < plain["ttft_mean"]
@@ -61,10 +45,10 @@ def test_sessions_find_their_blocks_in_the_pool(bench: Command, rows: Path) -> N
     assert early["tier_read_bytes"]["host"] > plain["tier_read_bytes"]["host"]
 
 
-def test_replicas_find_what_others_have_put_in_a_shared_tier(bench: Command, rows: Path) -> None:
+def test_replicas_find_what_others_have_put_in_a_shared_tier(bench: Command, growing: Path) -> None:
     fleet = ("--replicas", "2")
-    own = below(bench, rows, *fleet)
-    together = below(bench, rows, *fleet, "--shared-tier", "host")
+    own = below(bench, growing, *fleet)
+    together = below(bench, growing, *fleet, "--shared-tier", "host")
     assert (own["tier_others_tokens"], own["tier_bytes"]["host"]) == (
         {},
         2 * together["tier_bytes"]["host"],
@@ -74,8 +58,8 @@ def test_replicas_find_what_others_have_put_in_a_shared_tier(bench: Command, row
     assert "host 64 pages for all" in together["tiers"]
 
 
-def test_the_table_has_columns_where_there_is_a_value(bench: Command, rows: Path) -> None:
-    asked = ("serve", "--trace", rows, "--policy", "lru", "--capacity", "30", "--tier", HOST)
+def test_the_table_has_columns_where_there_is_a_value(bench: Command, growing: Path) -> None:
+    asked = ("serve", "--trace", growing, "--policy", "lru", "--capacity", "30", "--tier", HOST)
 
     def header(*more: str) -> list[str]:
         lines = bench(*asked, *more).stdout.splitlines()
@@ -121,6 +105,6 @@ def test_guesses_are_read() -> None:
         ("--order longest-outputs", "must be one of fcfs, priority, shortest, longest,"),
     ],
 )
-def test_what_cannot_be_is_refused(bench: Command, rows: Path, asked: str, message: str) -> None:
-    done = bench("serve", "--trace", rows, *asked.split())
+def test_what_cannot_be_is_refused(bench: Command, growing: Path, asked: str, message: str) -> None:
+    done = bench("serve", "--trace", growing, *asked.split())
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr

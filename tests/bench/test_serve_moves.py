@@ -19,25 +19,9 @@ DISK = "disk=400,read=1GB/s,write=1GB/s,latency=1ms"
 BACK = f"{HOST},admission=write-back".replace("=12", "=64")
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """Three sessions in turn, whose prompts grow by four blocks: they do not fit together."""
-    lines = []
-    for turn in range(6):
-        for session in range(3):
-            length = 2048 * (turn + 1) + 8
-            ids = [1000 * session + at for at in range(4 * (turn + 1) + 1)]
-            row = {"timestamp": 60_000 * turn + 20_000 * session, "input_length": length}
-            row |= {"output_length": 2, "session_id": f"s{session}", "hash_ids": ids}  # type: ignore[dict-item]
-            lines.append(json.dumps(row))
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def cell(bench: Command, rows: Path, *asked: str, blocks: int = 30) -> dict[str, Any]:
+def cell(bench: Command, growing: Path, *asked: str, blocks: int = 30) -> dict[str, Any]:
     """The last one at the step times themselves: the one with tiers, if there are any."""
-    told = ("serve", "--trace", rows, "--policy", "lru", "--capacity", str(blocks), *asked)
+    told = ("serve", "--trace", growing, "--policy", "lru", "--capacity", str(blocks), *asked)
     done = bench(*told, "--format", "json")
     assert done.returncode == 0, done.stderr
     cells = [one for one in json.loads(done.stdout)["cells"] if one["time_factor"] == 1.0]
@@ -45,9 +29,9 @@ def cell(bench: Command, rows: Path, *asked: str, blocks: int = 30) -> dict[str,
     return found
 
 
-def test_loads_from_the_disk_fill_what_they_are_told_to(bench: Command, rows: Path) -> None:
+def test_loads_from_the_disk_fill_what_they_are_told_to(bench: Command, growing: Path) -> None:
     found = {
-        fill: cell(bench, rows, "--tier", HOST, "--tier", DISK, "--promote-fill", fill)
+        fill: cell(bench, growing, "--tier", HOST, "--tier", DISK, "--promote-fill", fill)
         for fill in ("host", "through", "buffer", "direct")
     }
     assert found["host"]["tier_hit_tokens"]["disk"] > 0
@@ -62,42 +46,42 @@ def test_loads_from_the_disk_fill_what_they_are_told_to(bench: Command, rows: Pa
     assert reads["buffer"] == (buffered["host"] + buffered["disk"]) / 512 * block
 
 
-def test_a_request_waits_for_the_disk_or_computes(bench: Command, rows: Path) -> None:
+def test_a_request_waits_for_the_disk_or_computes(bench: Command, growing: Path) -> None:
     tiers = ("--tier", HOST, "--tier", DISK, "--storage-prefetch")
-    whole = cell(bench, rows, *tiers, "wait-complete")
+    whole = cell(bench, growing, *tiers, "wait-complete")
     assert whole["tier_hit_tokens"]["disk"] > 0
     # Nobody waits behind another: a prefetch has no time.
-    assert cell(bench, rows, *tiers, "best-effort")["tier_hit_tokens"]["disk"] == 0
-    assert cell(bench, rows, *tiers, "timeout=1ms")["tier_hit_tokens"]["disk"] == 0
-    assert cell(bench, rows, *tiers, "timeout=3600s") == {
+    assert cell(bench, growing, *tiers, "best-effort")["tier_hit_tokens"]["disk"] == 0
+    assert cell(bench, growing, *tiers, "timeout=1ms")["tier_hit_tokens"]["disk"] == 0
+    assert cell(bench, growing, *tiers, "timeout=3600s") == {
         **whole,
         "seconds": pytest.approx(whole["seconds"], abs=60),
     }
 
 
-def test_only_what_comes_back_is_written(bench: Command, rows: Path) -> None:
-    every = cell(bench, rows, "--tier", BACK, "--tell-next-use")
-    live = cell(bench, rows, "--tier", BACK, "--tell-next-use", "--live-writes")
+def test_only_what_comes_back_is_written(bench: Command, growing: Path) -> None:
+    every = cell(bench, growing, "--tier", BACK, "--tell-next-use")
+    live = cell(bench, growing, "--tier", BACK, "--tell-next-use", "--live-writes")
     written = [one["tier_written_bytes"]["host"] for one in (every, live)]
     assert 0 < written[1] < written[0]
     assert live["token_hit_rate"] >= every["token_hit_rate"]
 
 
-def test_a_link_may_be_shared_evenly(bench: Command, rows: Path) -> None:
+def test_a_link_may_be_shared_evenly(bench: Command, growing: Path) -> None:
     host = HOST.replace("=12", "=64")
-    turn = cell(bench, rows, "--tier", host)
-    even = cell(bench, rows, "--tier", f"{host},sharing=even,each=100MB/s")
+    turn = cell(bench, growing, "--tier", host)
+    even = cell(bench, growing, "--tier", f"{host},sharing=even,each=100MB/s")
     assert "1 GB/s up, 1 GB/s down shared evenly, 0.1 GB/s each at most" in even["tiers"]
     assert even["tier_hit_tokens"] == turn["tier_hit_tokens"]
     assert even["ttft_mean"] > turn["ttft_mean"]
 
 
-def test_a_peer_has_what_the_pool_lacks(bench: Command, rows: Path, tmp_path: Path) -> None:
+def test_a_peer_has_what_the_pool_lacks(bench: Command, growing: Path, tmp_path: Path) -> None:
     fleet = ("--replicas", "2")
-    alone = cell(bench, rows, *fleet, blocks=60)
+    alone = cell(bench, growing, *fleet, blocks=60)
     path = tmp_path / "requests.csv"
     peers = ("--peer-link", "50GB/s,latency=5us", "--requests", str(path))
-    found = cell(bench, rows, *fleet, *peers, blocks=60)
+    found = cell(bench, growing, *fleet, *peers, blocks=60)
     assert (alone["peer_tokens"], alone["peer_bytes"]) == (0, 0)
     assert found["peer_tokens"] > 0
     assert found["peer_bytes"] == found["peer_tokens"] * 131_072
@@ -107,7 +91,7 @@ def test_a_peer_has_what_the_pool_lacks(bench: Command, rows: Path, tmp_path: Pa
         each = [int(row["peer_tokens"]) for row in csv.DictReader(text)]
     assert sum(each) == found["peer_tokens"]
     told = ("--policy", "lru", "--capacity", "60", *fleet, "--peer-link", "50GB/s")
-    lines = bench("serve", "--trace", rows, *told).stdout.splitlines()
+    lines = bench("serve", "--trace", growing, *told).stdout.splitlines()
     assert lines[lines.index("What the server does") + 1].split()[-2:] == ["from", "peers"]
 
 
@@ -126,9 +110,9 @@ def test_nothing_is_preempted_if_what_comes_in_fits_to_its_end(
     assert (never["preemptions"], never["finished"]) == (0, 6)
 
 
-def test_a_prompt_is_computed_in_chunks(bench: Command, rows: Path) -> None:
-    whole = cell(bench, rows)
-    chunks = cell(bench, rows, "--long-prefill-token-threshold", "1000")
+def test_a_prompt_is_computed_in_chunks(bench: Command, growing: Path) -> None:
+    whole = cell(bench, growing)
+    chunks = cell(bench, growing, "--long-prefill-token-threshold", "1000")
     assert chunks["prefill_tokens"] == whole["prefill_tokens"]
     assert chunks["steps"] > whole["steps"]
 
@@ -172,9 +156,9 @@ GROUPS = '[cache]\ncapacity = 30\n[[tenants]]\nname = "a"\n'
     ],
 )
 def test_what_cannot_be_is_refused(
-    bench: Command, rows: Path, tmp_path: Path, asked: str, message: str
+    bench: Command, growing: Path, tmp_path: Path, asked: str, message: str
 ) -> None:
     (tmp_path / "kv.toml").write_text(GROUPS)
     asked = asked.replace("kv.toml", str(tmp_path / "kv.toml"))
-    done = bench("serve", "--trace", rows, *asked.split())
+    done = bench("serve", "--trace", growing, *asked.split())
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
