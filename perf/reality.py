@@ -197,7 +197,7 @@ def main(
     record, beyond = begun(on), list[str]()
     folder = Path(os.environ.get("OUT") or FOLDER)
     file = folder / f"{record['date'][:10]}-reality-{on}.json"
-    chats = 24 if on == "card" else 48
+    chats = 64 if on == "card" else 48
     for name, part in parts(on, chats, repeat, recordings):
         if only and name not in only:
             continue

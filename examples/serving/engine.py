@@ -83,7 +83,9 @@ class Engine:
             if size := min(budget, seq.known - seq.computed):
                 chunks.append(Work(seq, seq.computed, seq.computed + size, prefill=True))
                 budget -= size
-        comers, held = self._comers(), self.running + self.ended
+        comers = self._comers()
+        # By age, in which policies hear of blocks: some evict what was computed first.
+        held = sorted(self.running + self.ended, key=lambda seq: seq.order)
         stepped = self.kv.step(
             done=self.copied,
             commit=([seq.handle for seq in held], [seq.computed for seq in held]),

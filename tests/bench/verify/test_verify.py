@@ -11,7 +11,11 @@ from click.testing import CliRunner, Result
 from kvframe.bench.verify.compare import Row, missed, parse_limits, text
 from kvframe.bench.verify.engine import find
 from kvframe.bench.verify.job import Verification
+from kvframe.bench.verify.predict import Felt, pace, predicted, trace_of
+from kvframe.bench.verify.recording import record_all
 from kvframe.bench.verify.scrape import scraped
+from kvframe.bench.verify.workload import chats, spread
+from kvframe.calibrate import Profile
 from kvframe.cli import main
 from kvframe.errors import ConfigError, UsageError
 from tests.bench.verify.scripted import Scripted
@@ -43,6 +47,18 @@ def test_the_example_finds_to_the_token_what_is_simulated(policy: str) -> None:
         assert row.hit is not None
         assert row.hit_predicted == pytest.approx(row.hit, abs=0.05)
     assert rows[0].recorded_equal == 30
+
+
+def test_blocks_of_one_step_are_told_in_one_order() -> None:
+    """`s3-fifo` evicts by it: the example told last of a request that ended."""
+    make = find("example")
+    terms = Profile(fixed=300, tokens=(25,), sequence=90, kv_token=0, pair=0, host=0, knots=())
+    engines = [make(policy, None) for policy in ("lru", "s3-fifo")]
+    lru, sizes = engines[0], engines[0].kv
+    served = record_all(engines, spread(chats(24, lru), 0.288, seed=51), pace(terms))
+    source = trace_of(served[0], sizes.block_size)
+    simulated = predicted(source, "s3-fifo", lru, sizes.counts().total, terms)
+    assert Felt.of(served[1]).cached.tolist() == simulated.cached.tolist()
 
 
 def test_a_run_that_is_out_of_time_compares_what_it_has() -> None:
