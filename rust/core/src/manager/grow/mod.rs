@@ -8,6 +8,7 @@ pub(super) mod windows;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::{GroupKind, GroupReach};
+use crate::hash::Key;
 use crate::manager::Manager;
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::{BlockTable, SeqId, Sequence, check_length, check_missing, check_no_gap};
@@ -334,7 +335,11 @@ impl Manager {
                 error => error,
             };
             let room = self.room_for(needed, 0, tenant).map_err(refused);
-            room.inspect_err(|error| self.count_refusal(error, tenant))?;
+            let room = room.inspect_err(|error| self.count_refusal(error, tenant));
+            if let Err(Error::NeedVictims { n }) = room {
+                self.with_missed(seq, |kv, keys| kv.announce_all(keys, rows.start, n));
+            }
+            room?;
         }
         self.store.tick();
         for (group, at) in copies {
@@ -342,14 +347,34 @@ impl Manager {
         }
         let mut tables = std::mem::take(&mut self.sequences.get_mut(seq)?.tables);
         for row in rows {
+            if self.store.policy().wants_misses() {
+                self.with_missed(seq, |kv, keys| kv.announce(keys, row));
+            }
             let obtained = self.obtain_row(seq, &mut tables, row, None);
             debug_assert!(obtained, "room was counted");
+        }
+        if let Some(outside) = self.store.external_served() {
+            outside.end_announced();
         }
         let sequence = self.sequences.get_mut(seq)?;
         sequence.tables = tables;
         sequence.len = until;
         self.note_promised(seq);
         Ok(())
+    }
+
+    /// Does `work` with the keys of the tokens that `seq` knows: of a prompt that is computed in chunks, all but
+    /// the first chunk get their blocks here.
+    fn with_missed(&mut self, seq: SeqId, work: impl FnOnce(&mut Self, &[Key])) {
+        let Ok(sequence) = self.sequences.get_mut(seq) else { return };
+        if !sequence.write_cache || sequence.private {
+            return;
+        }
+        let keys = std::mem::take(&mut sequence.keys);
+        work(self, &keys);
+        if let Ok(sequence) = self.sequences.get_mut(seq) {
+            sequence.keys = keys;
+        }
     }
 
     /// Whether another reader would see a write into `block`: another owner, or a sequence that finds it in
