@@ -58,6 +58,22 @@ def test_replicas_find_what_others_have_put_in_a_shared_tier(bench: Command, gro
     assert "host 64 pages for all" in together["tiers"]
 
 
+def test_the_replicas_of_a_node_share_a_tier(bench: Command, growing: Path) -> None:
+    fleet = ("--replicas", "4")
+    told = [
+        below(bench, growing, *fleet, *more)
+        for more in ((), ("--shared-tier", "host:replicas=2"), ("--shared-tier", "host"))
+    ]
+    one = told[2]["tier_bytes"]["host"]
+    assert [cell["tier_bytes"]["host"] / one for cell in told] == [4, 2, 1]
+    hits = [cell["token_hit_rate"] for cell in told]
+    assert hits[0] < hits[1] < hits[2]
+    assert "host 64 pages for each 2 replicas" in told[1]["tiers"]
+    # Three of a node: the last one has a node for itself.
+    more = below(bench, growing, *fleet, "--shared-tier", "host:replicas=3")
+    assert more["tier_bytes"]["host"] == 2 * one
+
+
 def test_the_table_has_columns_where_there_is_a_value(bench: Command, growing: Path) -> None:
     asked = ("serve", "--trace", growing, "--policy", "lru", "--capacity", "30", "--tier", HOST)
 
@@ -97,6 +113,28 @@ def test_guesses_are_read() -> None:
         (
             f"--tier {HOST} --tier disk=99 --replicas 2 --shared-tier host",
             "--shared-tier host: disk lies below it: share it, too, or neither",
+        ),
+        (
+            f"--tier {HOST} --tier disk=99 --replicas 4 --shared-tier host,disk:replicas=2",
+            "--shared-tier host: disk lies below it: share it, too, or neither",
+        ),
+        (
+            f"--tier {HOST} --tier disk=99 --replicas 4 --shared-tier "
+            "host:replicas=2,disk:replicas=4",
+            "nodes of 2 and of 4 replicas: give one number",
+        ),
+        (
+            f"--tier {HOST} --replicas 2 --shared-tier host:replica=2",
+            "no key replica: replicas; did",
+        ),
+        (
+            f"--tier {HOST} --replicas 2 --shared-tier host:replicas=1",
+            "replicas = 1: must be a whole number, 2 or more",
+        ),
+        (
+            f"--tier {HOST},link=a --tier disk=99,link=a --replicas 4 --shared-tier "
+            "host:replicas=2,disk",
+            "its link a is that of host, too, which each 2 replicas have",
         ),
         (
             f"--tier {HOST},link=a --tier disk=99,link=a --replicas 2 --shared-tier disk",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from kvframe.bench.server.below import Moves, parse_moves
 from kvframe.bench.server.fleet import PeerLink, parse_peer_link
+from kvframe.bench.server.tiers import Speed, parse_link
 
 from .conftest import Command
 
@@ -67,6 +69,56 @@ def test_only_what_comes_back_is_written(bench: Command, growing: Path) -> None:
     assert live["token_hit_rate"] >= every["token_hit_rate"]
 
 
+def one_by_one(path: Path, *prompts: tuple[float, list[int]]) -> Path:
+    """Requests that never meet, each of so many blocks, the whole ones with these ids."""
+    rows = [
+        {
+            "timestamp": 100_000 * at,
+            "input_length": int(512 * n),
+            "output_length": 1,
+            "hash_ids": ids,
+        }
+        for at, (n, ids) in enumerate(prompts)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_blocks_that_host_memory_has_leave_the_pool_first(bench: Command, tmp_path: Path) -> None:
+    """As rust/server/tests/copies_in_the_pool.rs works it out."""
+    prompts = ((2.5, [1, 2]), (2.5, [3, 4]), (4.5, [5, 6, 7, 8]), (2.5, [1, 2]))
+    path = one_by_one(tmp_path / "rows.jsonl", *prompts)
+    tier = ("--tier", HOST.replace("=12", "=2"))
+    found = [
+        cell(bench, path, *tier, *more, blocks=6)["tier_hit_tokens"]["pool"]
+        for more in ((), ("--evict-backed-first",))
+    ]
+    assert found == [0, 512]
+
+
+def test_a_hit_in_the_pool_need_not_be_one_of_host_memory(bench: Command, tmp_path: Path) -> None:
+    """As rust/server/tests/copies_in_the_pool.rs works it out."""
+    prompts = ((2.5, [1, 2]), (2.5, [3, 4]), (1.5, [1]), (2.5, [5, 6]), (2.5, [3, 4]))
+    path = one_by_one(tmp_path / "rows.jsonl", *prompts)
+    tier = ("--tier", HOST.replace("=12", "=4"), "--hit-refresh")
+    found = [
+        cell(bench, path, *tier, how, blocks=4)["tier_hit_tokens"]["host"]
+        for how in ("first-tier", "none")
+    ]
+    assert found == [512, 1024]
+
+
+def test_a_card_is_filled_as_far_as_is_told(bench: Command, growing: Path) -> None:
+    def blocks(card: str) -> int:
+        told = ("serve", "--trace", growing, "--policy", "lru", "--card", card, "--format", "json")
+        found: int = json.loads(bench(*told).stdout)["cells"][0]["capacity_blocks"]
+        return found
+
+    # 80 GB, weights of 16 GB, blocks of 512 tokens of 131,072 bytes.
+    assert blocks("h100") == blocks("h100:utilization=0.9") == (72 - 16) * 10**9 // 67_108_864
+    assert blocks("h100:utilization=0.8") == (64 - 16) * 10**9 // 67_108_864
+
+
 def test_a_link_may_be_shared_evenly(bench: Command, growing: Path) -> None:
     host = HOST.replace("=12", "=64")
     turn = cell(bench, growing, "--tier", host)
@@ -74,6 +126,25 @@ def test_a_link_may_be_shared_evenly(bench: Command, growing: Path) -> None:
     assert "1 GB/s up, 1 GB/s down shared evenly, 0.1 GB/s each at most" in even["tiers"]
     assert even["tier_hit_tokens"] == turn["tier_hit_tokens"]
     assert even["ttft_mean"] > turn["ttft_mean"]
+
+
+def test_what_comes_to_the_pool_crosses_the_links_of_its_path(
+    bench: Command, growing: Path
+) -> None:
+    even = [f"{tier},sharing=even" for tier in (HOST, DISK)]
+    free = cell(bench, growing, "--tier", even[0], "--tier", even[1])
+    port = ("--link", "pcie=100MB/s,latency=1us")
+    path = [f"{tier},path=pcie" for tier in even]
+    narrow = cell(bench, growing, "--tier", path[0], "--tier", path[1], *port)
+    wide = cell(bench, growing, "--tier", path[0], "--tier", path[1], "--link", "pcie=100TB/s")
+    assert narrow["ttft_mean"] > 1.5 * free["ttft_mean"]
+    assert wide["ttft_mean"] == pytest.approx(free["ttft_mean"])
+
+
+def test_links_are_read() -> None:
+    assert parse_link("nic=50GB/s") == ("nic", Speed(50e9, 50e9, 0.0, math.inf))
+    told = "pcie=64GB/s,write=32GB/s,latency=1us,each=16GB/s"
+    assert parse_link(told)[1] == pytest.approx(Speed(64e9, 32e9, 1e-6, 16e9))
 
 
 def test_a_peer_has_what_the_pool_lacks(bench: Command, growing: Path, tmp_path: Path) -> None:
@@ -118,8 +189,8 @@ def test_a_prompt_is_computed_in_chunks(bench: Command, growing: Path) -> None:
 
 
 def test_what_is_asked_is_read() -> None:
-    assert parse_moves(8, "direct", "timeout=20ms", True) == Moves(
-        8, "direct", "timeout", 0.02, True
+    assert parse_moves(8, "direct", "timeout=20ms", "none") == Moves(
+        8, "direct", "timeout", 0.02, hit_refresh="none"
     )
     assert parse_peer_link(None) is None
     assert parse_peer_link("450GB/s") == pytest.approx(PeerLink(450e9, 5e-6))
@@ -135,6 +206,14 @@ GROUPS = '[cache]\ncapacity = 30\n[[tenants]]\nname = "a"\n'
         ("--promote-fill direct", "--promote-fill: there is no tier below the pool"),
         ("--storage-prefetch best-effort", "--storage-prefetch: there is no tier below the pool"),
         ("--live-writes", "--live-writes: there is no tier below the pool"),
+        ("--evict-backed-first", "--evict-backed-first: there is no tier below the pool"),
+        ("--hit-refresh none", "--hit-refresh: there is no tier below the pool"),
+        (f"--tier {HOST} --hit-refresh non", "one of first-tier, none; did you mean none"),
+        (
+            "--card h100:utilisation=0.8",
+            "no key utilisation: memory, bandwidth, flops, utilization",
+        ),
+        ("--card h100:utilization=1.2", "utilization = 1.2: must be a number above 0, at most 1"),
         (f"--tier {HOST} --promote-fill throug", "must be one of host, through, buffer, direct"),
         (
             f"--tier {HOST} --storage-prefetch best-efort",
@@ -147,6 +226,21 @@ GROUPS = '[cache]\ncapacity = 30\n[[tenants]]\nname = "a"\n'
         (f"--tier {HOST},each=1GB/s", "transfers that go in turn have all of the link"),
         (f"--tier {HOST},sharing=fair", 'sharing = "fair": must be "even" or "in-turn"'),
         (f"--tier {HOST},sharing=even,each=1", "each = 1: must be bytes a second"),
+        ("--link pcie=64GB/s", "--link: there is no tier below the pool"),
+        (f"--tier {HOST} --link pcie=64GB/s", "no tier has it in its path: add path=pcie to one"),
+        (f"--tier {HOST} --link pcie", "--link pcie: must be NAME=RATE, such as pcie=64GB/s"),
+        (f"--tier {HOST} --link pcie=64", "--link pcie = 64: must be bytes a second"),
+        (f"--tier {HOST} --link pcie=64GB/s,lat=1us", "no key lat: write, latency, each; did you"),
+        (f"--tier {HOST} --link host=64GB/s", "there is a link host: take another name"),
+        (f"--tier {HOST},path=pcie", "path = pcie: there is no --link pcie"),
+        (
+            f"--tier {HOST},path=pcie+nic --link pcie=64GB/s --link nik=1GB/s",
+            "path = pcie+nic: there is no --link nic; did you mean nik",
+        ),
+        (
+            f"--tier {HOST},path=pcie --link pcie=64GB/s",
+            "path = pcie: its transfers queue: add sharing=even",
+        ),
         ("--peer-link 9GB/s", "--peer-link 9GB/s: one server has no peers: add --replicas"),
         ("--replicas 2 --peer-link 9GB", "--peer-link = 9GB: must be bytes a second"),
         ("--replicas 2 --peer-link 9GB/s,latncy=1ms", "no key latncy: latency; did you mean"),

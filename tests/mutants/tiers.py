@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         "found-behind-a-gap",
         "tier/pages.rs",
-        "        keys.iter().take_while(there).count() as u32\n",
-        "        keys.iter().filter(there).count() as u32\n",
+        "        coming.map_or(present, |depth| depth.min(present))\n",
+        "        coming.map_or(present, |_| present)\n",
         "a later page that came in first is counted as if it were the front",
     ),
     Mutant(

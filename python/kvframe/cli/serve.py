@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from kvframe.bench.build import debug_warning
-from kvframe.bench.server.below import FILLS
+from kvframe.bench.server.below import FILLS, HIT_REFRESHES
 from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
 from kvframe.bench.server.job import (
@@ -69,7 +69,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--tier",
     "host|disk|remote=SIZE[,KEY=VALUE,...]",
     "A tier below the pool, the nearest first; keys as in [[tiers]]: read, write, latency, link, "
-    "sharing, eviction, admission, break_even and more. Servers without tiers run beside it.",
+    "path, sharing, eviction, admission, break_even and more. Servers without tiers run beside it.",
     "tiers",
 )
 @asked(
@@ -97,6 +97,16 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="With admission=write-back and --tell-next-use: of what is evicted from the pool, only "
     "what is used again goes down.",
 )
+@click.option(
+    "--evict-backed-first",
+    is_flag=True,
+    help="The pool evicts blocks of which a tier has a copy first.",
+)
+@asked(
+    "--hit-refresh",
+    "|".join(HIT_REFRESHES),
+    "Whether a hit in the pool is a use of host memory's page, too.",
+)
 @asked(
     "--prefetch-sessions",
     "lead=TIME[,after=TIME]",
@@ -110,9 +120,17 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @asked(
     "--shared-tier",
-    "NAME",
-    "A tier that all replicas have together: its pages, its capacity and its link.",
+    "NAME[:replicas=N]",
+    "A tier that all replicas have together, or each N that follow one another: its pages, its "
+    "capacity and its link.",
     "shared_tiers",
+)
+@asked(
+    "--link",
+    "NAME=RATE[,write=RATE,latency=TIME,each=RATE]",
+    "A link of each replica that tiers with path=NAME cross beside their own, at once; transfers "
+    "share it evenly.",
+    "links",
 )
 @asked(
     "--capacity",
@@ -131,7 +149,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--card",
     "NAME[:OPTION=VALUE,...]",
     "The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops change its data "
-    "sheet.",
+    "sheet, and utilization the share of its memory that a server takes.",
 )
 @asked(
     "--model-shape",

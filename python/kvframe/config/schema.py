@@ -334,6 +334,14 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "If not given, the tier has one of its own."
         ),
     ] = None
+    path: Annotated[
+        str | None,
+        Meta(
+            description='For kvframe bench serve, with sharing = "even": further links that its '
+            "--link names, with a + between them; what comes from the tier to the pool or goes "
+            "there from the pool crosses them and its own at once."
+        ),
+    ] = None
     sharing: Annotated[
         Literal["in-turn", "even"],
         Meta(

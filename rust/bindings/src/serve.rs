@@ -6,8 +6,8 @@ use std::time::Instant;
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
     EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions, Preemption,
-    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers,
-    simulate_fleet, simulate_with,
+    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, SharedTiers, Speculation,
+    Stopped, Tiers, simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
 use kvframe_trace::replay::{FixedRates, Host, PreparedTrace};
@@ -89,9 +89,10 @@ pub(crate) struct RouterTable {
     seed: u64,
     #[pyo3(default)]
     counts_copies: bool,
-    /// The tiers from this place down are one for all, with policies of the core.
+    /// Tiers that servers have together, with policies of the core: the place from which down so many of them do, and
+    /// that from which down all do.
     #[pyo3(default)]
-    shared: Option<usize>,
+    shared: (Option<(usize, usize)>, Option<usize>),
     /// How many of the servers, the first ones, compute prompts alone; bytes a second, seconds and bytes a token
     /// of the links over which the others get them.
     #[pyo3(default)]
@@ -145,7 +146,7 @@ impl RouterTable {
             routing,
             feed,
             counts_copies: self.counts_copies,
-            shared: self.shared,
+            shared: SharedTiers { by_node: self.shared.0, by_all: self.shared.1 },
             prefill,
         })
     }

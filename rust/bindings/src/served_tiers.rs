@@ -3,8 +3,8 @@
 use kvframe_core::policy::admission::Tier;
 use kvframe_core::tier::TierLimits;
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
-    TierParts, TierSet,
+    BreakEven, HitRefresh, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission,
+    TierOptions, TierParts, TierSet,
 };
 use kvframe_server::tiers::report::{TierCounts, TierReport};
 use numpy::PyArray1;
@@ -36,6 +36,8 @@ pub(crate) struct TierTable<'py> {
     refuses: bool,
     page_bytes: f64,
     link: usize,
+    /// Further links that what comes to the pool or from it crosses at once.
+    path: Vec<usize>,
     /// Tokens; None where it follows from the times.
     break_even: Option<u32>,
     eviction: Bound<'py, PyAny>,
@@ -59,6 +61,8 @@ pub(crate) struct MovesTable {
     /// Seconds, for `storage_prefetch = "timeout"`.
     timeout: f64,
     live: bool,
+    evict_backed_first: bool,
+    hit_refresh: String,
 }
 
 const FILLS: [(&str, PromoteFill); 4] = [
@@ -67,6 +71,9 @@ const FILLS: [(&str, PromoteFill); 4] = [
     ("buffer", PromoteFill::Buffer),
     ("direct", PromoteFill::Direct),
 ];
+
+const REFRESHES: [(&str, HitRefresh); 2] =
+    [("first-tier", HitRefresh::FirstTier), ("none", HitRefresh::None)];
 
 /// The tiers, and what of their policies lies outside the core.
 pub(crate) fn made(
@@ -93,6 +100,7 @@ pub(crate) fn made(
             refuses: told.refuses,
             page_bytes: told.page_bytes,
             link: told.link,
+            path: told.path,
             break_even: match told.break_even {
                 None => BreakEven::Auto,
                 Some(0) => BreakEven::Off,
@@ -130,6 +138,8 @@ pub(crate) fn made(
             (fill, named(py, "storage_prefetch", &moves.storage_prefetch, &waits)?)
         }
     };
+    let refresh = |told: &MovesTable| named(py, "hit_refresh", &told.hit_refresh, &REFRESHES);
+    let hit_refresh = moves.map(refresh).transpose()?.unwrap_or_default();
     let set = TierSet {
         tiers: parts,
         links: links.iter().map(link).collect(),
@@ -137,6 +147,8 @@ pub(crate) fn made(
         fill,
         storage_prefetch,
         live: moves.is_some_and(|moves| moves.live),
+        evict_backed_first: moves.is_some_and(|moves| moves.evict_backed_first),
+        hit_refresh,
     };
     Ok((set, outside))
 }

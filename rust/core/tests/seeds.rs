@@ -133,6 +133,22 @@ fn collecting_frees_what_nobody_owns_and_no_more() {
     assert_eq!((m.pool().free(), m.pool().refs(table(&m, runs)[0])), (6, 1));
 }
 
+/// Of the blocks 1, 2, 3 of a prompt the first is another one's, too, and a fourth prompt's is not named.
+#[test]
+fn named_blocks_go_children_first_and_no_others() {
+    let mut m = small(8);
+    serve(&mut m, &prompt(&[9]));
+    serve(&mut m, &prompt(&[1, 2, 3]));
+    let runs = run(&mut m, &prompt(&[1]));
+    let named: Vec<_> =
+        m.eviction_order(8).into_iter().filter(|&b| m.pool().depth(b) > 0).collect();
+    let all = [table(&m, runs)[0], named[1], named[0]];
+    assert_eq!((m.evict_of(&all, 1), found(&m, &open(&[1, 2, 3]))), (1, 8));
+    assert_eq!((m.evict_of(&all, 9), found(&m, &open(&[1, 2, 3]))), (1, 4));
+    assert_eq!((m.evict_of(&all, 9), found(&m, &open(&[9]))), (0, 4));
+    m.check_integrity().unwrap();
+}
+
 // scenario: MK-B7
 #[test]
 fn keys_go_on_from_the_last_one_and_nothing_before_is_hashed_again() {

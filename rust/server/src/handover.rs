@@ -8,7 +8,7 @@ use crate::loading::Loading;
 use crate::report::RequestRecord;
 use crate::running::{Progress, Running};
 use crate::scheduler::Scheduler;
-use crate::tiers::{Landed, Link, LinkOptions, Sharing, Way};
+use crate::tiers::{Landed, LinkOptions, Net, Sharing, Way};
 
 /// The link that a server gets KV over.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +34,7 @@ struct Coming {
 /// What comes to a server.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    link: Link,
+    link: Net,
     token_bytes: f64,
     coming: Vec<Coming>,
     /// Tokens whose KV came.
@@ -46,7 +46,7 @@ impl Handover {
         let (rate, latency) = (how.rate, how.latency);
         let sharing = Sharing::default();
         let link = LinkOptions { read: rate, write: rate, latency, sharing };
-        let (link, token_bytes) = (Link::new(link), how.token_bytes);
+        let (link, token_bytes) = (Net::new([link], &[]), how.token_bytes);
         Self { link, token_bytes, coming: Vec::new(), tokens: 0 }
     }
 
@@ -84,7 +84,10 @@ impl Scheduler<'_> {
         }
         let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens;
         let until = pooled.max(self.asked.external_until).saturating_add(self.asked.chunk);
-        self.make_room((until.min(self.asked.until).div_ceil(size)).saturating_sub(pooled / size))
+        self.make_room(
+            (until.min(self.asked.until).div_ceil(size)).saturating_sub(pooled / size),
+            pooled / size,
+        )
     }
 
     /// A request that was computed elsewhere has blocks: what the pool lacks of its prompt comes over the link.
@@ -101,7 +104,7 @@ impl Scheduler<'_> {
         };
         handover.tokens += u64::from(missing);
         let bytes = f64::from(missing) * handover.token_bytes;
-        let end = handover.link.carry(Way::Read, now, bytes).end;
+        let end = handover.link.carry(&[0], Way::Read, now, bytes).end;
         let load = given.load.map(|ticket| (ticket, given.external_tokens / size));
         handover.coming.push(Coming { end, seq: given.seq, load, tokens });
         self.loading.push(Loading::new(one, None, 0));

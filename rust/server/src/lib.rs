@@ -56,4 +56,4 @@ pub use options::{Preemption, QueueOrder, ServerOptions, Speculation};
 pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::{simulate, simulate_with};
-pub use tiers::{ReturnOptions, Tiers};
+pub use tiers::{ReturnOptions, SharedTiers, Tiers};

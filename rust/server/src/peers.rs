@@ -90,7 +90,7 @@ impl Scheduler<'_> {
         self.asked.external_until = blocks * size;
         let until = (blocks * size).saturating_add(self.asked.chunk);
         let until = until.min(self.asked.until.max(blocks * size));
-        self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+        self.make_room(until.div_ceil(size).saturating_sub(pooled), pooled)?;
         Ok(Some(from))
     }
 

@@ -218,7 +218,7 @@ impl<'a> Scheduler<'a> {
         let until = until.next_multiple_of(self.block_size).min(one.prompt + one.answer - 1);
         let (seq, slots) = (one.seq, one.slots);
         if self.tiers.is_some() {
-            self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size))?;
+            self.make_room(until.div_ceil(self.block_size) - slots.div_ceil(self.block_size), 0)?;
         }
         let grown = self.cache.extend(seq, until)?;
         if grown {

@@ -18,8 +18,8 @@
 
 mod common;
 
-use common::by_hand::{below, finished, host, serve};
-use kvframe_server::tiers::options::{PromoteFill, Sharing, StoragePrefetch, TierSet};
+use common::by_hand::{below, finished, host, serve, try_below};
+use kvframe_server::tiers::options::{LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierSet};
 use kvframe_server::{Preemption, ServerOptions, ServerReport};
 
 const ROWS: &str = r#"{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1, 2]}
@@ -59,6 +59,32 @@ fn a_load_fills_what_it_is_told_to() {
         let last = if fill == PromoteFill::Direct { 0.0 } else { 10.0 };
         assert_eq!(told.tiers[0].read_bytes, last, "{fill:?}");
     }
+}
+
+/// A port of 4 bytes a second that all that comes to the pool crosses besides: 2.5 s for the page, and a latency more.
+#[test]
+fn what_comes_to_the_pool_crosses_its_port_too() {
+    for (port, first) in [(None, 214.0), (Some(4.0), 216.5), (Some(40.0), 215.0)] {
+        let report = stacked(ROWS, 1, |set| {
+            set.fill = PromoteFill::Direct;
+            let sharing = Sharing::Evenly { each: f64::INFINITY };
+            set.links.iter_mut().for_each(|link| link.sharing = sharing);
+            if let Some(rate) = port {
+                set.links.push(LinkOptions { read: rate, write: rate, latency: 1.0, sharing });
+                set.tiers.iter_mut().for_each(|tier| tier.options.path = vec![2]);
+            }
+        });
+        assert_eq!(report.requests[2], finished([200.0, 200.0, first, first], 4, 0, 0), "{port:?}");
+    }
+}
+
+#[test]
+fn transfers_that_queue_take_one_link() {
+    let made = try_below(&[("always", 4, (5.0, 10.0)), ("always", 4, (5.0, 10.0))], |set| {
+        set.tiers[0].options.path = vec![1];
+    });
+    let refused = made.err().unwrap().to_string();
+    assert!(refused.starts_with("link = 0: is of a path of several links"), "{refused}");
 }
 
 #[test]

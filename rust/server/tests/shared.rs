@@ -15,15 +15,15 @@
 
 mod common;
 
-use common::by_hand::{finished, host};
+use common::by_hand::{below, finished, host};
 use common::stack::{PAGE_BYTES, Stack, stacks, tiers};
 use common::{BLOCK, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::tiers::options::PromoteFill;
 use kvframe_server::{
-    Batch, EngineParts, Fate, FleetOptions, FleetReport, Routing, ServerOptions, StepTime, Tiers,
-    simulate_fleet,
+    Batch, EngineParts, Fate, FleetOptions, FleetReport, Routing, ServerOptions, SharedTiers,
+    StepTime, Tiers, simulate_fleet,
 };
 use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -67,7 +67,7 @@ fn fleet(
     report
 }
 
-fn by_hand(shared: Option<usize>) -> FleetReport {
+fn by_hand(shared: SharedTiers) -> FleetReport {
     let trace = Trace::parse(ROWS.as_bytes(), "by hand", Some(4)).unwrap();
     let below = (0..2).map(|_| Some(host("write-through", 9, (5.0, 10.0)))).collect();
     let how = FleetOptions { shared, ..FleetOptions::default() };
@@ -77,7 +77,7 @@ fn by_hand(shared: Option<usize>) -> FleetReport {
 
 #[test]
 fn what_one_server_put_there_another_finds() {
-    let report = by_hand(Some(0));
+    let report = by_hand(SharedTiers { by_all: Some(0), ..SharedTiers::default() });
     assert_eq!(report.engine_of, [0, 1, 0, 1, 0]);
     let expected = [
         [0.0, 0.0, 20.0, 20.0],
@@ -97,7 +97,7 @@ fn what_one_server_put_there_another_finds() {
 
 #[test]
 fn alone_each_computes_what_the_other_has() {
-    let report = by_hand(None);
+    let report = by_hand(SharedTiers::default());
     let ends: Vec<f64> = report.requests.iter().map(|record| record.end).collect();
     // r1 computes 10 tokens, and r4 18.
     assert_eq!(ends, [20.0, 120.0, 228.0, 228.0, 262.0]);
@@ -105,9 +105,44 @@ fn alone_each_computes_what_the_other_has() {
     assert_eq!((of(0).others_pages, of(1).others_pages), (0, 0));
 }
 
+/// Four servers, host memory for each two of them, and a disk for all, over which a page takes 1 s either way. r0 has put
+/// `a`, `b` into the first host memory by 23, and onto the disk by 26. At 100, r1 on server 1 loads both from there until
+/// 105, and r2 on server 2 from the disk until 103, from its own host memory until 108. At 200, r3 on server 3 finds them
+/// in that, and has them at 205. Each computes 2 tokens in 12 s.
+#[test]
+fn a_node_has_host_memory_and_all_have_the_disk() {
+    let row = |at: u32| {
+        format!(
+            "{{\"timestamp\": {at}, \"input_length\": 10, \"output_length\": 1, \"hash_ids\": [1, 2]}}\n"
+        )
+    };
+    let rows = [0, 100_000, 100_000, 200_000].map(row).concat();
+    let trace = Trace::parse(rows.as_bytes(), "by hand", Some(4)).unwrap();
+    let tiers = [("write-through", 9, (5.0, 10.0)), ("write-through", 20, (10.0, 10.0))];
+    let stacked = (0..4).map(|_| Some(below(&tiers, |_| ()))).collect();
+    let shared = SharedTiers { by_node: Some((0, 2)), by_all: Some(1) };
+    let how = FleetOptions { shared, ..FleetOptions::default() };
+    let times = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
+    let report = fleet((&trace, &ServerOptions::default()), ("lru", 6), stacked, how, &times);
+    let ends: Vec<f64> = report.requests.iter().map(|record| record.end).collect();
+    assert_eq!(ends, [20.0, 117.0, 120.0, 217.0]);
+    let pages = |at: usize| {
+        let told = report.engines[at].tiers.as_ref().unwrap();
+        [0, 1].map(|place: usize| (told.tiers[place].read_pages, told.tiers[place].others_pages))
+    };
+    assert_eq!(pages(1), [(2, 2), (0, 0)]);
+    assert_eq!(pages(2), [(2, 0), (2, 2)]);
+    assert_eq!(pages(3), [(2, 2), (0, 0)]);
+}
+
 /// Bytes moved are bytes due, and a shared tier holds no more than its pages.
-fn check_tiers(stack: &Stack, from: usize, report: &FleetReport) {
+fn check_tiers(stack: &Stack, shared: SharedTiers, report: &FleetReport) {
     let told: Vec<_> = report.engines.iter().map(|one| one.tiers.as_ref().unwrap()).collect();
+    let together = |place: usize| match shared {
+        SharedTiers { by_all: Some(from), .. } if place >= from => told.len().max(1),
+        SharedTiers { by_node: Some((from, servers)), .. } if place >= from => servers,
+        _ => 1,
+    };
     for (place, below) in stack.below.iter().enumerate() {
         let mut kept = Vec::new();
         for of in &told {
@@ -120,16 +155,14 @@ fn check_tiers(stack: &Stack, from: usize, report: &FleetReport) {
             assert_eq!(tier.read_bytes, read as f64 * PAGE_BYTES, "read from {place}");
             assert_eq!(tier.written_bytes, written as f64 * PAGE_BYTES, "into {place}");
             assert!(tier.others_pages <= tier.read_pages);
-            assert!(place >= from || tier.others_pages == 0);
+            assert!(together(place) > 1 || tier.others_pages == 0);
             let entered = tier.written_pages + tier.filled_pages;
             kept.push(entered as i64 - tier.evicted_pages as i64);
         }
         let most = i64::from(below.pages);
-        if place < from {
-            assert!(kept.iter().all(|&pages| (0..=most).contains(&pages)), "{place}: {kept:?}");
-        } else {
-            // One may evict what another put there.
-            assert!((0..=most).contains(&kept.iter().sum()), "{place}: {kept:?}");
+        // One may evict what another put there.
+        for group in kept.chunks(together(place)) {
+            assert!((0..=most).contains(&group.iter().sum()), "{place}: {kept:?}");
         }
     }
 }
@@ -143,7 +176,7 @@ proptest! {
         server in servers(),
         stack in stacks(),
         count in 1usize..5,
-        from in 0usize..3,
+        (node, servers, all) in (0usize..3, 1usize..4, prop::option::of(0usize..3)),
         routing in prop::sample::select(vec![
             Routing::RoundRobin,
             Routing::Session,
@@ -151,11 +184,13 @@ proptest! {
         ]),
     ) {
         let Some(last) = stack.below.len().checked_sub(1) else { return Ok(()) };
-        let from = from.min(last);
+        let (node, all) = (node.min(last), all.map(|all| all.min(last)));
+        let shared = SharedTiers { by_node: Some((node, servers)), by_all: all };
         let mut stack = stack;
-        stack.shares &= from == 0;
+        // One link cannot be each one's own and of several.
+        stack.shares &= all == Some(0) || (node == 0 && all.is_none());
         let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
-        let how = FleetOptions { routing, shared: Some(from), ..FleetOptions::default() };
+        let how = FleetOptions { routing, shared, ..FleetOptions::default() };
         let served = || {
             let below = (0..count).map(|_| tiers(&stack)).collect();
             fleet((&trace, &server.options), (server.policy, server.blocks), below, how, &seconds)
@@ -170,7 +205,7 @@ proptest! {
                 prop_assert!(record.first_token <= record.end);
             }
         }
-        check_tiers(&stack, from, &report);
+        check_tiers(&stack, shared, &report);
         prop_assert_eq!(format!("{report:?}"), format!("{:?}", served()));
     }
 
@@ -185,6 +220,10 @@ proptest! {
             let of = (server.policy, server.blocks);
             fleet((&trace, &server.options), of, vec![tiers(&stack)], how, &seconds)
         };
-        prop_assert_eq!(format!("{:?}", served(Some(0))), format!("{:?}", served(None)));
+        let all = SharedTiers { by_all: Some(0), ..SharedTiers::default() };
+        let told = format!("{:?}", served(all));
+        prop_assert_eq!(&told, &format!("{:?}", served(SharedTiers::default())));
+        let node = SharedTiers { by_node: Some((0, 4)), ..SharedTiers::default() };
+        prop_assert_eq!(told, format!("{:?}", served(node)));
     }
 }

@@ -20,12 +20,14 @@ class Card(NamedTuple):
         memory: Bytes.
         bandwidth: Bytes a second, of its memory.
         flops: Dense 16-bit floating-point operations a second.
+        utilization: The share of its memory that a server takes; 0.9 is vLLM's default.
     """
 
     name: str
     memory: float
     bandwidth: float
     flops: float
+    utilization: float = 0.9
 
 
 _SHEETS = {
@@ -38,7 +40,9 @@ _SHEETS = {
 CARDS = {name: Card(name, *sheet) for name, sheet in _SHEETS.items()}
 """SXM parts with their larger memory, PCIe for the l40s."""
 
+CHANGES = ("memory", "bandwidth", "flops", "utilization")
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
 def parse_card(text: str) -> Card:
@@ -54,9 +58,9 @@ def parse_card(text: str) -> Card:
         raise ConfigError(f"--card {name}: must be one of {', '.join(CARDS)}{near}")
     changed = {}
     for key, value in keyed(changes.split(","), f"--card {text}").items() if colon else ():
-        if key not in ("memory", "bandwidth", "flops"):
-            near = did_you_mean(key, ("memory", "bandwidth", "flops"))
-            raise ConfigError(f"--card {text}: no key {key}: memory, bandwidth or flops{near}")
+        if key not in CHANGES:
+            near = did_you_mean(key, CHANGES)
+            raise ConfigError(f"--card {text}: no key {key}: {', '.join(CHANGES)}{near}")
         changed[key] = _number(key, str(value), text)
     return card._replace(name=text, **changed)
 
@@ -70,7 +74,11 @@ def _number(key: str, value: str, card: str) -> float:
                 f"{near_bytes(value)}"
             )
         return float(size)
+    kind, limit = (Share, ", at most 1") if key == "utilization" else (Positive, "")
     try:
-        return msgspec.convert(value, Positive, strict=False)
+        found: float = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError:
-        raise ConfigError(f"--card {card}: {key} = {value}: must be a number above 0") from None
+        raise ConfigError(
+            f"--card {card}: {key} = {value}: must be a number above 0{limit}"
+        ) from None
+    return found

@@ -297,7 +297,7 @@ def _router(plan: ServerPlan, server: Server) -> dict[str, Any] | None:
         "loss": feed.loss,
         "seed": 0,
         "counts_copies": feed.counts_copies,
-        "shared": plan.tiers.shared_from if plan.tiers else None,
+        "shared": (plan.tiers.by_node, plan.tiers.by_all) if plan.tiers else (None, None),
         "prefill": (over.prefill, over.rate, over.latency, server.token_bytes) if over else None,
         "peers": (*server.peer_link, server.token_bytes * plan.source.trace.block_size)
         if server.peer_link
@@ -399,12 +399,12 @@ def _cell(plan: ServerPlan, server: Server, raw: dict[str, Any], found: Times) -
         tier_others_tokens={
             name: tier["others_pages"] * trace.block_size for name, tier in by_tier.items()
         }
-        if plan.tiers and plan.tiers.shared_from is not None and several
+        if plan.tiers and plan.tiers.is_shared and several
         else {},
         ahead_tokens=raw.get("ahead_pages", 0) * trace.block_size,
         ahead_used_tokens=raw.get("ahead_used_pages", 0) * trace.block_size,
         tier_bytes={
-            table.name: table.bytes * (1 if plan.tiers and plan.tiers.is_shared(place) else servers)
+            table.name: table.bytes * (plan.tiers.copies(place, servers) if plan.tiers else servers)
             for place, table in enumerate(tables)
         },
         swaps=raw.get("swaps", 0),

@@ -30,6 +30,7 @@ OPTIONS = {
     "tier": "tiers",
     "routing": "routings",
     "shared_tier": "shared_tiers",
+    "link": "links",
 }
 """Options of `kvframe bench serve` whose fields have another name."""
 DRAWS, MOST_DRAWS = 5, 1000

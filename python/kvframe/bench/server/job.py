@@ -19,10 +19,12 @@ from kvframe.bench.policies import Choice
 from kvframe.bench.server import report, routing
 from kvframe.bench.server.below import (
     FILLS,
+    HIT_REFRESHES,
     STORAGE_PREFETCHES,
     Returns,
     check_below,
     check_live,
+    linked,
     parse_moves,
     parse_returns,
     shared,
@@ -108,6 +110,8 @@ class ServerRequest:
     promote_fill: str = FILLS[0]
     storage_prefetch: str = STORAGE_PREFETCHES[0]
     live_writes: bool = False
+    evict_backed_first: bool = False
+    hit_refresh: str = HIT_REFRESHES[0]
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     long_prefill_token_threshold: int = 0
@@ -121,6 +125,7 @@ class ServerRequest:
     layerwise: bool = False
     prefetch_sessions: str | None = None
     shared_tiers: Sequence[str] = ()
+    links: Sequence[str] = ()
     join: bool = False
     tell_next_use: bool = False
     replicas: Sequence[str] = ("1",)
@@ -192,10 +197,14 @@ class ServerJob:
             "--layerwise": request.layerwise,
             "--prefetch-sessions": request.prefetch_sessions is not None,
             "--shared-tier": bool(request.shared_tiers),
+            "--link": bool(request.links),
             "--promote-fill": request.promote_fill != FILLS[0],
             "--storage-prefetch": request.storage_prefetch != STORAGE_PREFETCHES[0],
             "--live-writes": request.live_writes,
+            "--evict-backed-first": request.evict_backed_first,
+            "--hit-refresh": request.hit_refresh != HIT_REFRESHES[0],
         })  # fmt: skip
+        below = linked(below, request.links)
         check_live(below, self.server.moves, request.tell_next_use)
         if request.requests is not None:
             check_file(request.requests)
@@ -398,8 +407,8 @@ def _server(
         tell_next_use=request.tell_next_use,
         token_bytes=shape.token_bytes,
         moves=parse_moves(
-            request.prefetch, request.promote_fill, request.storage_prefetch, request.live_writes
-        ),
+            request.prefetch, request.promote_fill, request.storage_prefetch, request.hit_refresh
+        )._replace(live=request.live_writes, evict_backed_first=request.evict_backed_first),
         configured=found,
         speculation=speculation,
         handover=parse_handover(request.disaggregate),

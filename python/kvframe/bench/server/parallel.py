@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvframe.bench.options import keyed
 from kvframe.bench.server.cards import Card
 from kvframe.bench.server.links import parse_latency, parse_rate
-from kvframe.bench.server.shape import USED, Shape
+from kvframe.bench.server.shape import Shape
 from kvframe.config.sizes import rounded
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
@@ -82,13 +82,13 @@ class Parallel(NamedTuple):
         Raises:
             ConfigError: The weights leave no room for a block.
         """
-        room, weights = card.memory * USED, self.weights(shape)
+        room, weights = card.memory * card.utilization, self.weights(shape)
         size = shape.token_bytes * block_size / self.kv_ranks(shape)
         blocks = int((room - weights) // size)
         if blocks < 1:
             raise ConfigError(
-                f"--card {card.name}: {USED:.0%} of {rounded(int(card.memory))} leaves no block of "
-                f"{rounded(int(size))} beside weights of {rounded(int(weights))}"
+                f"--card {card.name}: {card.utilization:.0%} of {rounded(int(card.memory))} leaves "
+                f"no block of {rounded(int(size))} beside weights of {rounded(int(weights))}"
             )
         return blocks * self.dp
 

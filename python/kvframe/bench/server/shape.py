@@ -14,8 +14,6 @@ from kvframe.errors import ConfigError
 
 DEFAULT = "layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9"
 """A model of 8 billion parameters with grouped queries."""
-USED = 0.9
-"""The share of a card's memory that a server takes, as vLLM's default has it."""
 
 OWN = ("params", "weight_bytes", "heads", "hidden", "expert_params", "experts", "experts_used")
 """What a shape has here besides what of it KV is kept."""

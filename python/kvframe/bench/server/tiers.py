@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -133,8 +133,13 @@ class ServedTier:
         stored = page_bytes / 2 if self.config.quantise == "fp8" else float(page_bytes)
         return Size(self.name, self.pages_of(page_bytes, block_size), stored)
 
-    def table(self, page_bytes: int, block_size: int, link: int) -> dict[str, Any]:
-        """The same for the core."""
+    @property
+    def path(self) -> list[str]:
+        """Links that it crosses beside its own, to the pool or from it."""
+        return [] if self.config.path is None else self.config.path.split("+")
+
+    def table(self, page_bytes: int, block_size: int, links: Sequence[str]) -> dict[str, Any]:
+        """The same for the core, of these links."""
         config = self.config
         policy, options = self.eviction.engine_policy(block_size)
         gate, gate_options = self.admission.engine_policy(block_size)
@@ -148,7 +153,8 @@ class ServedTier:
             "low": config.low,
             "refuses": config.when_full == "refuse",
             "page_bytes": size.page_bytes,
-            "link": link,
+            "link": links.index(self.link),
+            "path": [links.index(name) for name in self.path],
             "break_even": _break_even(config, self.name),
             "eviction": policy,
             "eviction_options": options,
@@ -163,11 +169,15 @@ class ServedTiers:
 
     Attributes:
         tiers: Each.
-        shared_from: From this place down, replicas have them together; None: each for itself.
+        by_node: From this place down, so many replicas have them together; None: each for itself.
+        by_all: From this place down, all replicas have; None: not all.
+        ports: Links of each replica beside those of its tiers.
     """
 
     tiers: tuple[ServedTier, ...]
-    shared_from: int | None = None
+    by_node: tuple[int, int] | None = None
+    by_all: int | None = None
+    ports: Mapping[str, Speed] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -179,9 +189,20 @@ class ServedTiers:
         """The same, one by one."""
         return [tier.name for tier in self.tiers]
 
-    def is_shared(self, place: int) -> bool:
-        """Whether replicas have this tier together."""
-        return self.shared_from is not None and place >= self.shared_from
+    @property
+    def is_shared(self) -> bool:
+        """Whether replicas have some tier together."""
+        return self.by_node is not None or self.by_all is not None
+
+    def sharers(self, place: int) -> float:
+        """How many replicas have this tier together; infinitely many: all."""
+        if self.by_all is not None and place >= self.by_all:
+            return math.inf
+        return self.by_node[1] if self.by_node is not None and place >= self.by_node[0] else 1
+
+    def copies(self, place: int, servers: int) -> int:
+        """How often so many replicas have it."""
+        return math.ceil(servers / min(self.sharers(place), servers))
 
     @property
     def identity(self) -> list[dict[str, object]]:
@@ -203,7 +224,9 @@ class ServedTiers:
         for place, tier in enumerate(self.tiers):
             size = tier.config.capacity
             size = f"{size:,} pages" if isinstance(size, int) else size
-            size = f"{size} for all" if self.is_shared(place) else size
+            sharers = self.sharers(place)
+            if sharers > 1:
+                size = f"{size} for {'all' if math.isinf(sharers) else f'each {sharers} replicas'}"
             said.append(
                 f"{tier.name} {size}, {tier.speed.read / 1e9:g} GB/s up, "
                 f"{tier.speed.write / 1e9:g} GB/s down{_manner(tier.speed)}, {tier.admission.label}"
@@ -216,7 +239,7 @@ class ServedTiers:
         for tier in self.tiers:
             if tier.link not in found or not tier.assumed:
                 found[tier.link] = tier.speed
-        return found
+        return {**found, **self.ports}
 
     def sizes(self, page_bytes: int, block_size: int) -> list[Size]:
         """What each holds.
@@ -234,7 +257,7 @@ class ServedTiers:
             PluginError: A policy cannot be made.
         """
         names = list(self.links())
-        return [tier.table(page_bytes, block_size, names.index(tier.link)) for tier in self.tiers]
+        return [tier.table(page_bytes, block_size, names) for tier in self.tiers]
 
     @property
     def remarks(self) -> list[str]:
@@ -284,6 +307,32 @@ def _parse(text: str, registry: Registry) -> ServedTier:
             f"{where}: {size}: must be pages, or bytes with a unit ({UNITS}){near_bytes(size)}"
         )
     return _served(config, name, eviction, gate, where)
+
+
+def parse_link(text: str) -> tuple[str, Speed]:
+    """A link that transfers share evenly: ``pcie=64GB/s,write=32GB/s,latency=1us,each=16GB/s``.
+
+    Raises:
+        ConfigError: An unknown key or an impossible value.
+    """
+    name, equals, rest = text.partition("=")
+    where, known = f"--link {text}", ("write", "latency", "each")
+    if not equals or not name:
+        raise ConfigError(f"{where}: must be NAME=RATE, such as pcie=64GB/s")
+    rate, *pairs = rest.split(",")
+    read = parse_rate(rate, f"--link {name}")
+    write, latency, each = read, 0.0, math.inf
+    for key, value in keyed(pairs, where).items():
+        if key not in known:
+            near = did_you_mean(key, known)
+            raise ConfigError(f"{where}: no key {key}: {', '.join(known)}{near}")
+        if key == "latency":
+            latency = parse_latency(str(value), f"{where}: latency")
+        elif key == "write":
+            write = parse_rate(str(value), f"{where}: write")
+        else:
+            each = parse_rate(str(value), f"{where}: each")
+    return name, Speed(read, write, latency, each)
 
 
 def configured_tiers(resolved: Resolved) -> ServedTiers | None:

@@ -1,6 +1,7 @@
 //! Checks of a tier's state: its parts are compared with each other.
 
 use super::TierPages;
+use super::transfers::Transfer;
 use crate::error::{Error, Result};
 use crate::pool::{BlockId, NIL, State};
 
@@ -60,6 +61,14 @@ impl TierPages {
             return fault(format!(
                 "tier: {findable} pages under {keys} keys, {lent} lent and {told} counted"
             ));
+        }
+        let coming = self.transfers.iter().filter(|transfer| transfer.is_coming());
+        let mut coming: Vec<BlockId> = coming.flat_map(Transfer::moves).copied().collect();
+        coming.retain(|&page| pool.is_findable(page));
+        coming.sort_unstable();
+        let unstored = |&page: &BlockId| pool.is_findable(page) && !self.stored[page as usize];
+        if !(0..pool.created()).filter(unstored).eq(coming) {
+            return fault("tier: a page that is not here is on no way here, or the reverse".into());
         }
         let moving: u32 = self.transfers.iter().filter(|t| t.parts > 0).map(|t| t.moving).sum();
         if moving != self.moving {

@@ -3,14 +3,14 @@
 //! The pages of a tier are closed under prefix: one comes in only behind its parent, and a parent
 //! outlives its children. So what a tier has of a prompt is always its beginning.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use super::changes::Changes;
 use super::transfers::{TierStats, Transfer};
 use super::{RequestInfo, TierPolicy};
 use crate::error::{Error, Result};
 use crate::hash::Key;
-use crate::policy::{Consult, Eviction, View};
+use crate::policy::{ByKey, Consult, Eviction, View};
 use crate::pool::{BlockId, NIL};
 
 /// Pages that left, each with the place that it had.
@@ -63,7 +63,7 @@ pub struct LoadResult {
 pub struct TierPages {
     pub(super) tier: TierPolicy,
     pub(super) limits: TierLimits,
-    pub(super) by_key: HashMap<Key, BlockId>,
+    pub(super) by_key: ByKey<BlockId>,
     /// By page: its bytes are here, in all parts.
     pub(super) stored: Vec<bool>,
     /// By page: a tier below has it too.
@@ -95,7 +95,7 @@ impl TierPages {
         Ok(Self {
             tier: TierPolicy::new(limits.pages, block_size, policy)?,
             limits,
-            by_key: HashMap::new(),
+            by_key: ByKey::default(),
             stored: Vec::new(),
             backed: Vec::new(),
             transfers: VecDeque::new(),
@@ -135,13 +135,23 @@ impl TierPages {
 
     /// How many of a prefix can be read now, from the first on. Changes nothing.
     pub fn find(&self, keys: &[Key]) -> u32 {
-        let there = |key: &&Key| self.by_key.get(key).is_some_and(|&p| self.stored[p as usize]);
-        keys.iter().take_while(there).count() as u32
+        let pool = self.tier.pool();
+        let on_its_way = |transfer: &Transfer| {
+            let first = *transfer.moves().first().filter(|_| transfer.is_coming())?;
+            // What was forgotten meanwhile keeps its page, and no longer its key.
+            let is_found = pool.is_findable(first);
+            let depth = Some(pool.depth(first)).filter(|_| is_found)?;
+            (keys.get(depth as usize) == Some(&pool.key(first))).then_some(depth)
+        };
+        let coming = self.transfers.iter().filter_map(on_its_way).min();
+        let present = self.present(keys);
+        coming.map_or(present, |depth| depth.min(present))
     }
 
-    /// How many of a prefix are here or on their way, from the first on. Changes nothing.
+    /// How many of a prefix are here or on their way, from the first on: a page is here only behind all before it.
+    /// Changes nothing.
     pub fn present(&self, keys: &[Key]) -> u32 {
-        keys.iter().take_while(|key| self.by_key.contains_key(key)).count() as u32
+        keys.partition_point(|key| self.by_key.contains_key(key)) as u32
     }
 
     /// The keys of the prefix that ends with `page`; none if the page is not findable.

@@ -76,6 +76,11 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
+    /// Its pages are to be had when it has ended.
+    pub fn is_coming(&self) -> bool {
+        self.store && self.parts > 0 && !self.cancelled
+    }
+
     pub fn moves(&self) -> &[BlockId] {
         &self.chain[self.chain.len() - self.moving as usize..]
     }

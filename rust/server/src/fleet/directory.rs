@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kvframe_core::Key;
 
 use super::feed::Change;
-use crate::tiers::{Link, LinkOptions, Sharing, Way};
+use crate::tiers::{LinkOptions, Net, Sharing, Way};
 
 /// Blocks of other engines' pools come over a link of each engine that has them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,15 +23,15 @@ pub struct PeerOptions {
 pub(crate) struct Directory {
     /// A bit for each engine.
     holders: HashMap<Key, u64>,
-    links: Vec<Link>,
+    links: Net,
     block_bytes: f64,
 }
 
 impl Directory {
     pub fn new(how: PeerOptions, engines: usize) -> Self {
         let (rate, latency, sharing) = (how.rate, how.latency, Sharing::InTurn);
-        let link = || Link::new(LinkOptions { read: rate, write: rate, latency, sharing });
-        let links = (0..engines).map(|_| link()).collect();
+        let link = LinkOptions { read: rate, write: rate, latency, sharing };
+        let links = Net::new((0..engines).map(|_| link), &[]);
         Self { holders: HashMap::new(), links, block_bytes: how.block_bytes }
     }
 
@@ -67,7 +67,7 @@ impl Directory {
     /// An engine sends blocks from `now` on. Returns when they have come, and their bytes.
     pub fn send(&mut self, from: usize, now: f64, blocks: u32) -> (f64, f64) {
         let bytes = f64::from(blocks) * self.block_bytes;
-        (self.links[from].carry(Way::Write, now, bytes).end, bytes)
+        (self.links.carry(&[from], Way::Write, now, bytes).end, bytes)
     }
 }
 

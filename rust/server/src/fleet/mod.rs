@@ -33,7 +33,7 @@ use crate::profile::StepTime;
 use crate::prompts::Prompts;
 use crate::report::{Fate, RequestRecord, ServerReport};
 use crate::simulate::PATIENCE;
-use crate::tiers::{Commons, Tiers};
+use crate::tiers::{Commons, SharedTiers, Tiers};
 use copies::Copies;
 use feed::Feed;
 use routing::{Load, Routes};
@@ -52,9 +52,8 @@ pub struct FleetOptions {
     pub feed: FeedOptions,
     /// Each engine knows how many others hold a block ([`Manager::set_copies`]).
     pub counts_copies: bool,
-    /// Tiers from this place down are one for all engines, with the capacity and the links of one; all have the
-    /// same tiers, and policies of the core in these.
-    pub shared: Option<usize>,
+    /// Tiers that engines have together.
+    pub shared: SharedTiers,
     /// The first so many engines compute prompts alone, and the others, where the fewest requests are, what comes
     /// behind; they get the prompts' KV over a link each.
     pub prefill: Option<(usize, HandoverOptions)>,
@@ -103,7 +102,7 @@ pub fn simulate_fleet(
     // have ended.
     options.every_step |= options.closed_loop && engines.len() > 1 || fleet.prefill.is_some();
     // So is what another engine does to tiers that both have.
-    options.every_step |= (fleet.shared.is_some() || fleet.peers.is_some()) && engines.len() > 1;
+    options.every_step |= (fleet.shared.is_any() || fleet.peers.is_some()) && engines.len() > 1;
     let next = next_turns(trace);
     let prompts = Prompts::new(trace, plan, &next, &options);
     let first_tokens = prompts.of_prefill();
@@ -131,10 +130,7 @@ pub fn simulate_fleet(
         })
         .collect();
     let below = engines.iter_mut().filter_map(|engine| engine.scheduler.tiers.as_mut());
-    let commons = match fleet.shared {
-        Some(from) => Commons::new(from, below.collect())?,
-        None => None,
-    };
+    let commons = Commons::new(fleet.shared, below.collect())?;
     let runs = vec![false; engines.len()];
     let is_heard = fleet.routing.wants_events() || fleet.counts_copies;
     let feed = (is_heard || directory.is_some())

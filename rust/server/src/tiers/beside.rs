@@ -4,7 +4,8 @@
 
 use kvframe_core::SeqId;
 
-use super::{Carried, Landed, Tiers};
+use super::link::Passage;
+use super::{Landed, Tiers};
 use crate::cache::{Cache, Stopped};
 use crate::scheduler::Scheduler;
 
@@ -18,10 +19,16 @@ pub(crate) struct Sent {
     /// What its bytes take.
     pub seconds: f64,
     pub pages: u32,
-    carried: Option<Carried>,
+    carried: Option<Passage>,
 }
 
 impl Sent {
+    /// Pages that come to the pool.
+    pub fn new(passage: Passage, pages: u32) -> Self {
+        let Passage { begin, end, seconds, shared } = passage;
+        Self { begin, end, seconds, pages, carried: shared.map(|_| passage) }
+    }
+
     /// When a step ends that begins at `begin`, computes for `seconds` and waits for this load, `layers` apart.
     fn end_of(&self, begin: f64, seconds: f64, layers: u32) -> f64 {
         let part = 1.0 / f64::from(layers);
@@ -80,19 +87,10 @@ impl Scheduler<'_> {
 }
 
 impl Tiers {
-    /// Pages of the tier at `place` that a leg brings to the pool.
-    pub(super) fn sent(&self, carried: Carried, (place, pages): (usize, u32)) -> Sent {
-        let Carried { link, passage, .. } = carried;
-        let bytes = f64::from(pages) * self.levels[place].options.page_bytes;
-        let seconds = self.links[link].seconds_of(passage, bytes);
-        let shared = passage.shared.map(|_| carried);
-        Sent { begin: passage.begin, end: passage.end, seconds, pages, carried: shared }
-    }
-
     /// The same, now that others may share the link.
     fn sent_again(&self, sent: &Sent) -> Sent {
-        let Some(Carried { link, way, passage }) = sent.carried else { return *sent };
-        let end = self.links[link].end_of(way, passage);
+        let Some(passage) = sent.carried else { return *sent };
+        let end = self.links.net().end_of(passage);
         Sent { end, seconds: sent.seconds + end - sent.end, ..*sent }
     }
 

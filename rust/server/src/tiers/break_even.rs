@@ -1,6 +1,7 @@
 //! From which length on a load is faster than computing.
 
 use super::Tiers;
+use super::link::Way;
 use super::options::BreakEven;
 use crate::profile::{Batch, StepTime};
 
@@ -41,13 +42,18 @@ impl Tiers {
         Some(high * size)
     }
 
+    /// Seconds of pages between a tier and the pool or another tier, over free links.
+    pub(super) fn seconds(&self, place: usize, (way, pages): (Way, u32), to_pool: bool) -> f64 {
+        let level = &self.levels[place];
+        let path = self.links.path(level.path(to_pool));
+        self.links.net().seconds(&path, way, f64::from(pages) * level.options.page_bytes)
+    }
+
     /// Seconds for pages of a tier to come to the pool over free links.
     pub(super) fn load_seconds(&self, place: usize, pages: u32) -> f64 {
-        let seconds = |place: usize| {
-            let options = &self.levels[place].options;
-            self.links[options.link].read_seconds(f64::from(pages) * options.page_bytes)
-        };
-        self.hops(place).into_iter().map(seconds).sum()
+        let hops = self.hops(place);
+        let last = hops.last().copied();
+        hops.into_iter().map(|hop| self.seconds(hop, (Way::Read, pages), Some(hop) == last)).sum()
     }
 }
 

@@ -71,9 +71,9 @@ impl Tiers {
         };
         let pages = stored.pages.len() as u32;
         let ready = self.now.max(self.copied_at);
-        let write = Leg { place: place + 1, way: Way::Write, pages };
+        let write = Leg { place: place + 1, way: Way::Write, pages, to_pool: false };
         let (carried, next) = if place > 0 {
-            self.carry_both(Leg { place, way: Way::Read, pages }, write, ready)
+            self.carry_both(Leg { place, way: Way::Read, pages, to_pool: false }, write, ready)
         } else {
             (self.carry(write, ready), None)
         };

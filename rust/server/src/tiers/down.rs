@@ -11,9 +11,9 @@ use super::request::Known;
 use super::{Errand, Leg, Tiers};
 use crate::cache::{Cache, Stopped};
 
-/// Blocks that an operation of the pool needs, of those without an owner.
+/// Blocks that an operation of the pool needs, of those without an owner, beside those of the prefix that it has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room(pub u32);
+pub(crate) struct Room<'k>(pub u32, pub &'k [Key]);
 
 impl Tiers {
     /// A sequence that serves a request has begun.
@@ -60,7 +60,8 @@ impl Tiers {
         }
         let keys = keys[..taken as usize].to_vec();
         let lease = cache.manager.lease(seq, taken * size)?;
-        let down = Leg { place: 0, way: Way::Write, pages: stored.pages.len() as u32 };
+        let pages = stored.pages.len() as u32;
+        let down = Leg { place: 0, way: Way::Write, pages, to_pool: true };
         let carried = self.carry(down, self.now);
         let (ticket, present) = (stored.ticket, stored.present);
         self.start([carried], Errand::Offload { ticket, lease, keys, present, known });
@@ -72,13 +73,25 @@ impl Tiers {
         self.levels[0].writes_back()
     }
 
+    /// Whether room is made before it is needed: what goes is not only the policy's choice.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.writes_back() || self.evict_backed_first
+    }
+
     /// Evicts from the pool until there is room, as far as that loses nothing. The copies are queued at once,
     /// and the step that follows waits for them: it writes to these blocks.
     pub(crate) fn make_room(
         &mut self,
         cache: &mut Cache<'_>,
-        Room(free): Room,
+        Room(free, spared): Room<'_>,
     ) -> Result<(), Stopped> {
+        if self.evict_backed_first {
+            let short = free.saturating_sub(cache.manager.pool().free());
+            self.evict_backed(cache, short, spared);
+        }
+        if !self.writes_back() {
+            return Ok(());
+        }
         let pool = cache.manager.pool();
         let (pool_free, cached) = (pool.free(), pool.cached());
         let short = free.saturating_sub(pool_free).min(cached);

@@ -4,11 +4,11 @@ use kvframe_core::tier::TierPages;
 use kvframe_core::{Error, Key};
 use kvframe_trace::replay::Host;
 
-use super::link::Way;
+use super::link::{Passage, Way};
 use super::options::PromoteFill;
 use super::request::Known;
 use super::up::{Load, LoadId};
-use super::{Carried, Errand, Leg, Tiers};
+use super::{Errand, Leg, Tiers};
 use crate::cache::{Cache, Stopped};
 
 /// Pages on their way from a tier to one above it.
@@ -27,7 +27,7 @@ pub(super) struct Rise {
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     pub parts: Vec<(usize, u64, u32)>,
-    pub carried: Vec<Carried>,
+    pub carried: Vec<Passage>,
     pub next: Option<Leg>,
 }
 
@@ -117,7 +117,8 @@ impl Tiers {
         self.used(place, &keys);
         self.note_source(place, &keys[stored.present as usize..]);
         load.is_rising();
-        let leg = Leg { place, way: Way::Read, pages: stored.pages.len() as u32 };
+        let pages = stored.pages.len() as u32;
+        let leg = Leg { place, way: Way::Read, pages, to_pool: false };
         let carried = self.carry(leg, self.now);
         let (ticket, present, load) = (stored.ticket, stored.present, load.id());
         let rise = Rise { load, place, to, keys, present, source, ticket };
@@ -157,7 +158,8 @@ impl Tiers {
             self.used(0, near);
             self.note_source(0, &near[start as usize..]);
             opened.parts.push((0, ticket, pages));
-            opened.carried.push(self.carry(Leg { place: 0, way: Way::Read, pages }, ready));
+            let near = Leg { place: 0, way: Way::Read, pages, to_pool: true };
+            opened.carried.push(self.carry(near, ready));
         }
         let below = if self.stages() { None } else { self.source(keys) };
         if let Some((place, most)) = below
@@ -172,15 +174,16 @@ impl Tiers {
             self.note_source(place, &far[from as usize..]);
             self.report.direct_pages += u64::from(pages);
             opened.parts.push((place, ticket, pages));
-            let leg = Leg { place, way: Way::Read, pages };
-            let last = Leg { place: 0, way: Way::Read, pages };
-            if self.fill == PromoteFill::Buffer {
+            let is_direct = self.fill == PromoteFill::Direct;
+            let leg = Leg { place, way: Way::Read, pages, to_pool: is_direct };
+            let last = Leg { place: 0, way: Way::Read, pages, to_pool: true };
+            if is_direct {
+                let carried = self.carry(leg, self.now);
+                opened.carried.push(carried);
+            } else {
                 let (carried, next) = self.carry_both(leg, last, self.now);
                 opened.carried.push(carried);
                 opened.next = next;
-            } else {
-                let carried = self.carry(leg, self.now);
-                opened.carried.push(carried);
             }
         }
         Ok(Some(opened))

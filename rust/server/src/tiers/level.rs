@@ -28,6 +28,11 @@ pub(crate) struct Level {
     is_last: bool,
     /// Where several servers share it: who has put each page here.
     pub owners: HashMap<Key, u32>,
+    /// Grows with whatever another server may wait for.
+    pub changes: u64,
+    /// Others have tiers above it, and are to hear which pages have left.
+    pub tells_gone: bool,
+    pub gone: Vec<Key>,
 }
 
 impl Level {
@@ -49,7 +54,16 @@ impl Level {
             told_unbacked: 0,
             is_last,
             owners: HashMap::new(),
+            changes: 0,
+            tells_gone: false,
+            gone: Vec::new(),
         })
+    }
+
+    /// The links that its pages cross, to or from the pool or another tier.
+    pub fn path(&self, to_pool: bool) -> Vec<usize> {
+        let more = if to_pool { &self.options.path[..] } else { &[] };
+        std::iter::once(self.options.link).chain(more.iter().copied()).collect()
     }
 
     /// Whether its admission policy judges by uses.

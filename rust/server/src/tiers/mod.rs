@@ -4,12 +4,14 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | [`options`] | tiers and links, as they are configured |
-//! | `link`, `even` | transfers queue, or share a link |
+//! | `link` | transfers queue, or share the links of their path |
+//! | `flows` | how those that share links have them: max-min fair |
 //! | `level` | one tier: its pages and its admission |
 //! | `request` | what is known of a request while its pages move |
 //! | `commons` | tiers that several servers have together |
 //! | `down` | from the pool to host memory |
 //! | `demote` | from a tier to the next |
+//! | `backed` | blocks of the pool of which a tier has a copy, evicted first |
 //! | `ahead` | room in a tier ahead of need |
 //! | `up` | loads and prefetches |
 //! | `fill` | what a load from below host memory fills on its way |
@@ -22,13 +24,14 @@
 //! | [`report`] | what moved |
 
 mod ahead;
+mod backed;
 mod beside;
 mod break_even;
 mod commons;
 mod demote;
 mod down;
-mod even;
 mod fill;
+mod flows;
 mod level;
 mod link;
 pub mod options;
@@ -42,6 +45,7 @@ mod up;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 
 use kvframe_core::pool::BlockId;
 use kvframe_core::tier::{EvictedPages, OrderedKeys, PageUses, StoreResult};
@@ -50,8 +54,8 @@ use kvframe_trace::replay::Host;
 
 use crate::cache::{Cache, Stopped};
 use level::{Level, keys_of};
-use link::Passage;
-use options::{PromoteFill, StoragePrefetch, TierSet};
+use link::{Links, Passage};
+use options::{HitRefresh, PromoteFill, StoragePrefetch, TierSet};
 use report::TierReport;
 use request::Known;
 use returns::Returns;
@@ -59,8 +63,9 @@ use up::{Load, LoadId};
 
 pub(crate) use beside::Sent;
 pub(crate) use commons::Commons;
+pub use commons::SharedTiers;
 pub(crate) use down::Room;
-pub(crate) use link::{Link, Way};
+pub(crate) use link::{Net, Way};
 pub(crate) use options::{LinkOptions, Sharing};
 pub use returns::ReturnOptions;
 pub(crate) use up::{Found, Landed};
@@ -86,23 +91,17 @@ struct Leg {
     place: usize,
     way: Way,
     pages: u32,
+    /// The pool is at its other end, and not another tier.
+    to_pool: bool,
 }
 
-/// Bytes on a tier's link.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Carried {
-    link: usize,
-    way: Way,
-    passage: Passage,
-}
-
-/// A transfer under way, ordered by when it ends, as was known when it was asked last: a link that is shared evenly
-/// may bring it later.
+/// A transfer under way, ordered by when it ends, as was known when it was asked last: others may change that on links
+/// that are shared evenly.
 #[derive(Debug)]
 struct Transfer {
     end: f64,
     number: u64,
-    carried: Vec<Carried>,
+    carried: Vec<Passage>,
     /// A leg that begins when those before it have ended.
     next: Option<Leg>,
     errand: Errand,
@@ -131,7 +130,7 @@ impl Ord for Transfer {
 /// The tiers of a server.
 pub struct Tiers {
     levels: Vec<Level>,
-    links: Vec<Link>,
+    links: Links,
     under_way: BinaryHeap<Reverse<Transfer>>,
     started: u64,
     now: f64,
@@ -152,19 +151,17 @@ pub struct Tiers {
     /// The step that follows writes to blocks that are copied until then.
     copied_at: f64,
     /// Those copies that share a link evenly.
-    copying: Vec<Carried>,
+    copying: Vec<Passage>,
     /// Blocks whose last request has told a next use, where only those go down.
     live: Option<HashSet<Key>>,
+    evict_backed_first: bool,
+    hit_refresh: HitRefresh,
     fill: PromoteFill,
     storage_prefetch: StoragePrefetch,
     /// Tokens below which nothing is loaded from a tier, by its place.
     least: Vec<u32>,
     prefetch: usize,
     shared: commons::Place,
-    /// Grows with whatever another server may wait for.
-    shared_changes: u64,
-    /// Pages that left the first of the shared tiers since the turn began.
-    gone: Vec<Key>,
     /// Grows with whatever may change what a waiting request finds.
     pub(crate) version: u64,
     report: TierReport,
@@ -174,7 +171,7 @@ impl Tiers {
     /// Empty tiers whose pages have `block_size` tokens.
     ///
     /// # Errors
-    /// [`Error::PolicyRefused`]; [`Error::Invalid`] without a tier.
+    /// [`Error::PolicyRefused`]; [`Error::Invalid`] without a tier, or where a path has links on which transfers queue.
     pub fn new(set: TierSet, block_size: u32) -> Result<Self, Error> {
         let count = set.tiers.len();
         if count == 0 {
@@ -184,9 +181,18 @@ impl Tiers {
         let level = |(place, parts)| Level::new((place, place + 1 == count), parts, block_size);
         let levels = set.tiers.into_iter().enumerate().map(level);
         let levels = levels.collect::<Result<Vec<_>, _>>()?;
+        let paths: Vec<Vec<usize>> = levels.iter().map(|level| level.path(true)).collect();
+        let queues = |&&at: &&usize| set.links[at].sharing == Sharing::InTurn;
+        let several = paths.iter().filter(|path| path.len() > 1);
+        if let Some(link) = several.flatten().find(queues) {
+            let limit = "is of a path of several links, and not shared evenly".into();
+            return Err(Error::Invalid { what: "link", value: link.to_string(), limit });
+        }
+        let places = (0..set.links.len()).collect();
+        let net = Net::new(set.links, &paths);
         let wants_uses = levels.iter().any(Level::wants_uses);
         Ok(Self {
-            links: set.links.into_iter().map(Link::new).collect(),
+            links: Links::new(Arc::new(Mutex::new(net)), places),
             under_way: BinaryHeap::new(),
             started: 0,
             now: 0.0,
@@ -204,13 +210,13 @@ impl Tiers {
             copied_at: f64::NEG_INFINITY,
             copying: Vec::new(),
             live: set.live.then(HashSet::new),
+            evict_backed_first: set.evict_backed_first,
+            hit_refresh: set.hit_refresh,
             fill: set.fill,
             storage_prefetch: set.storage_prefetch,
             least: vec![0; count],
             prefetch: set.prefetch,
             shared: commons::Place { from: usize::MAX, server: 0 },
-            shared_changes: 0,
-            gone: Vec::new(),
             version: 0,
             report: TierReport::of(count),
             levels,
@@ -219,7 +225,29 @@ impl Tiers {
 
     /// When the first transfer under way ends.
     fn next_end(&self) -> f64 {
-        self.under_way.peek().map_or(f64::INFINITY, |first| first.0.end)
+        let mut net = self.links.net();
+        if !net.is_shared() {
+            return self.under_way.peek().map_or(f64::INFINITY, |first| first.0.end);
+        }
+        let ends = self.under_way.iter().map(|one| end_of(&mut net, &one.0.carried));
+        ends.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Transfers that have ended by now, but for legs that follow.
+    fn take_due(&mut self) -> Vec<Transfer> {
+        let mut net = self.links.net();
+        if net.is_shared() {
+            let mut all = std::mem::take(&mut self.under_way).into_vec();
+            for one in &mut all {
+                one.0.end = end_of(&mut net, &one.0.carried);
+            }
+            self.under_way = all.into();
+        }
+        let mut due = Vec::new();
+        while self.under_way.peek().is_some_and(|first| first.0.end <= self.now) {
+            due.extend(self.under_way.pop().map(|Reverse(transfer)| transfer));
+        }
+        due
     }
 
     /// When a transfer ends, or one is planned.
@@ -243,11 +271,7 @@ impl Tiers {
     pub(crate) fn poll(&mut self, cache: &mut Cache<'_>, now: f64) -> Result<(), Stopped> {
         self.now = now;
         // What starts here ends at a later poll, even over links that take no time.
-        let mut due = Vec::new();
-        while self.next_end() <= now {
-            due.extend(self.under_way.pop());
-        }
-        for Reverse(mut transfer) in due {
+        for mut transfer in self.take_due() {
             if !self.has_arrived(&mut transfer) {
                 self.under_way.push(Reverse(transfer));
                 continue;
@@ -306,7 +330,7 @@ impl Tiers {
     }
 
     /// Sends pages that are ready then over a tier's link.
-    fn carry(&mut self, Leg { place, way, pages }: Leg, ready: f64) -> Carried {
+    fn carry(&mut self, Leg { place, way, pages, to_pool }: Leg, ready: f64) -> Passage {
         let options = &self.levels[place].options;
         let bytes = f64::from(pages) * options.page_bytes;
         let moved = &mut self.report.tiers[place];
@@ -314,32 +338,32 @@ impl Tiers {
             Way::Read => moved.read_bytes += bytes,
             Way::Write => moved.written_bytes += bytes,
         }
-        let link = options.link;
-        Carried { link, way, passage: self.links[link].carry(way, ready, bytes) }
+        let path = self.links.path(self.levels[place].path(to_pool));
+        self.links.net().carry(&path, way, ready, bytes)
     }
 
     /// Sends pages over one tier's link and then over another's.
-    fn carry_both(&mut self, first: Leg, then: Leg, ready: f64) -> (Carried, Option<Leg>) {
+    fn carry_both(&mut self, first: Leg, then: Leg, ready: f64) -> (Passage, Option<Leg>) {
         let carried = self.carry(first, ready);
-        if carried.passage.shared.is_some() {
+        if carried.shared.is_some() {
             // When it ends is not known yet.
             return (carried, Some(then));
         }
-        (self.carry(then, carried.passage.end), None)
+        (self.carry(then, carried.end), None)
     }
 
-    fn start(&mut self, carried: impl IntoIterator<Item = Carried>, errand: Errand) {
+    fn start(&mut self, carried: impl IntoIterator<Item = Passage>, errand: Errand) {
         self.start_legs((carried, None), errand);
     }
 
     fn start_legs(
         &mut self,
-        (carried, next): (impl IntoIterator<Item = Carried>, Option<Leg>),
+        (carried, next): (impl IntoIterator<Item = Passage>, Option<Leg>),
         errand: Errand,
     ) {
         self.started += 1;
         let (number, carried) = (self.started, carried.into_iter().collect::<Vec<_>>());
-        let ends = carried.iter().map(|one| one.passage.end);
+        let ends = carried.iter().map(|one| one.end);
         let end = ends.fold(f64::NEG_INFINITY, f64::max);
         self.under_way.push(Reverse(Transfer { end, number, carried, next, errand }));
     }
@@ -348,15 +372,17 @@ impl Tiers {
     fn has_arrived(&mut self, transfer: &mut Transfer) -> bool {
         let now = self.now;
         let mut end = f64::NEG_INFINITY;
-        transfer.carried.retain(|&Carried { link, way, passage }| {
-            let late = self.links[link].arrived(way, passage, now).err();
+        let mut net = self.links.net();
+        transfer.carried.retain(|&passage| {
+            let late = net.arrived(passage, now).err();
             end = end.max(late.unwrap_or(f64::NEG_INFINITY));
             late.is_some()
         });
+        drop(net);
         if transfer.carried.is_empty() {
             let Some(leg) = transfer.next.take() else { return true };
             let carried = self.carry(leg, now);
-            end = carried.passage.end;
+            end = carried.end;
             transfer.carried.push(carried);
         }
         transfer.end = end;
@@ -365,9 +391,10 @@ impl Tiers {
 
     /// Blocks are copied out of the pool, and the step that follows waits for them.
     fn copy(&mut self, pages: u32) {
-        let carried = self.carry(Leg { place: 0, way: Way::Write, pages }, self.now);
-        self.copied_at = self.copied_at.max(carried.passage.end);
-        if carried.passage.shared.is_some() {
+        let down = Leg { place: 0, way: Way::Write, pages, to_pool: true };
+        let carried = self.carry(down, self.now);
+        self.copied_at = self.copied_at.max(carried.end);
+        if carried.shared.is_some() {
             self.copying.push(carried);
         }
     }
@@ -401,11 +428,11 @@ impl Tiers {
     /// Ends a transfer that brought nothing.
     fn give_up(&mut self, place: usize, ticket: u64) -> Result<(), Error> {
         let gone = self.levels[place].pages.cancel(ticket)?;
-        let changes = self.shared_changes;
+        let changes = self.levels[place].changes;
         self.left(place, &gone);
         self.settle(place, ticket, 0)?;
         // What was reserved in this turn no other server has seen.
-        self.shared_changes = changes;
+        self.levels[place].changes = changes;
         Ok(())
     }
 
@@ -455,4 +482,9 @@ impl Tiers {
         }
         self.used(place, &keys_of(gone));
     }
+}
+
+/// When the last of some passages has arrived, as far as others are known.
+fn end_of(net: &mut Net, carried: &[Passage]) -> f64 {
+    carried.iter().map(|&one| net.end_of(one)).fold(f64::NEG_INFINITY, f64::max)
 }

@@ -43,6 +43,16 @@ pub enum StoragePrefetch {
     Timeout(f64),
 }
 
+/// Which copies a hit in the pool makes recent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HitRefresh {
+    /// That of host memory.
+    #[default]
+    FirstTier,
+    /// None.
+    None,
+}
+
 /// A link: what tiers share it, share its bandwidth, each way by itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkOptions {
@@ -69,7 +79,7 @@ pub enum BreakEven {
 }
 
 /// A tier.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TierOptions {
     /// Its name for policies.
     pub kind: Tier,
@@ -85,6 +95,8 @@ pub struct TierOptions {
     pub page_bytes: f64,
     /// The place of its link in [`TierSet::links`].
     pub link: usize,
+    /// Further links that what comes to the pool or from it crosses at once with its own. All are then shared evenly.
+    pub path: Vec<usize>,
     /// Below how many tokens nothing is loaded from it.
     pub break_even: BreakEven,
 }
@@ -119,6 +131,10 @@ pub struct TierSet {
     pub fill: PromoteFill,
     /// How long they are waited for.
     pub storage_prefetch: StoragePrefetch,
+    /// The pool evicts blocks of which a tier has a copy first.
+    pub evict_backed_first: bool,
+    /// Whether a hit in the pool is a use of host memory's page.
+    pub hit_refresh: HitRefresh,
     /// What is evicted from the pool goes down only if its last request has told a next use.
     pub live: bool,
 }

@@ -129,8 +129,8 @@ impl Tiers {
         if blocks == 0 || cache.manager.pool().available() < blocks {
             return Ok(());
         }
-        if self.writes_back() {
-            self.make_room(cache, Room(blocks))?;
+        if self.makes_room() {
+            self.make_room(cache, Room(blocks, &asked.keys[..pooled as usize]))?;
             pooled = self.limit_to_found(cache, &mut asked)?;
         }
         let found = asked.keys.len() as u32;

@@ -4,7 +4,7 @@ use kvframe_core::manager::AllocStatus;
 use kvframe_core::{Allocation, Key, SeqId};
 
 use super::request::Known;
-use super::{Carried, Found, Landed, Room, Tiers};
+use super::{Found, Landed, Room, Tiers};
 use crate::cache::Stopped;
 use crate::loading::Loading;
 use crate::running::Running;
@@ -46,8 +46,8 @@ impl Scheduler<'_> {
         self.asked.external_until = found.worth * size;
         let known = (pooled.max(found.worth) * size).saturating_add(self.asked.chunk);
         let until = known.min(self.asked.until.max(found.worth * size));
-        if tiers.writes_back() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
-            self.make_room(until.div_ceil(size).saturating_sub(pooled))?;
+        if tiers.makes_room() && self.cache.manager.can_allocate(&self.asked)? == AllocStatus::Ok {
+            self.make_room(until.div_ceil(size).saturating_sub(pooled), pooled)?;
             return self.find_again(most);
         }
         Ok(found)
@@ -62,12 +62,14 @@ impl Scheduler<'_> {
         Ok(found)
     }
 
-    /// Room for so many blocks, where blocks are to go down before they are evicted.
-    pub fn make_room(&mut self, blocks: u32) -> Result<(), Stopped> {
+    /// Room for so many blocks, where not only the policy says what goes; the first `pooled` blocks of the request that
+    /// is asked for are wanted, too.
+    pub fn make_room(&mut self, blocks: u32, pooled: u32) -> Result<(), Stopped> {
         let can_be_had = self.cache.manager.pool().available() >= blocks;
         match &mut self.tiers {
-            Some(tiers) if can_be_had && tiers.writes_back() => {
-                tiers.make_room(&mut self.cache, Room(blocks))
+            Some(tiers) if can_be_had && tiers.makes_room() => {
+                let spared = &self.asked.keys[..pooled as usize];
+                tiers.make_room(&mut self.cache, Room(blocks, spared))
             }
             _ => Ok(()),
         }
@@ -164,19 +166,19 @@ impl Scheduler<'_> {
 impl Tiers {
     /// Whether it has to be known what the pool has before a request is asked for.
     fn looks_first(&self) -> bool {
-        self.writes_back() || self.least.iter().any(|&tokens| tokens > self.block_size)
+        self.makes_room() || self.least.iter().any(|&tokens| tokens > self.block_size)
     }
 
     fn wait_for_copies(&mut self, now: f64) -> f64 {
-        self.copying.retain(|&Carried { link, way, passage }| {
-            match self.links[link].arrived(way, passage, now) {
-                Ok(_) => false,
-                Err(end) => {
-                    self.copied_at = self.copied_at.max(end);
-                    true
-                }
+        let mut net = self.links.net();
+        self.copying.retain(|&passage| match net.arrived(passage, now) {
+            Ok(_) => false,
+            Err(end) => {
+                self.copied_at = self.copied_at.max(end);
+                true
             }
         });
+        drop(net);
         let wait = (self.copied_at - now).max(0.0);
         self.report.stalled_seconds += wait;
         now + wait

@@ -64,9 +64,8 @@ impl Tiers {
 
     /// Seconds for so many pages to come from host memory, and to go there, over a free link.
     fn host_seconds(&self, pages: u32) -> (f64, f64) {
-        let options = &self.levels[0].options;
-        let (link, bytes) = (&self.links[options.link], f64::from(pages) * options.page_bytes);
-        (link.read_seconds(bytes), link.write_seconds(bytes))
+        let seconds = |way| self.seconds(0, (way, pages), true);
+        (seconds(Way::Read), seconds(Way::Write))
     }
 
     /// Takes so many pages of host memory for a request, if there is room.
@@ -112,7 +111,7 @@ impl Tiers {
             self.version += 1;
             return Ok(Some(Landed { seq: given.seq, ..Landed::default() }));
         }
-        let back = Leg { place: 0, way: Way::Read, pages: missing };
+        let back = Leg { place: 0, way: Way::Read, pages: missing, to_pool: true };
         let carried = self.carry(back, self.now.max(self.copied_at));
         self.report.swapped_in_pages += u64::from(missing);
         let load = given.load.map(|ticket| (ticket, given.external_tokens / size));

@@ -4,6 +4,7 @@ use kvframe_core::{Allocation, Key, SeqId};
 use kvframe_trace::replay::Host;
 
 use super::fill::Opened;
+use super::options::HitRefresh;
 use super::request::Known;
 use super::{Errand, Sent, Tiers};
 use crate::cache::{Cache, Stopped};
@@ -163,7 +164,7 @@ impl Tiers {
             let load = self.new_load(keys, known.clone(), (target, start));
             return self.promote(cache, load);
         }
-        if found.there > 0 {
+        if found.there > 0 && self.hit_refresh == HitRefresh::FirstTier {
             let here = self.levels[0].pages.present(keys) as usize;
             self.levels[0].pages.touch(&keys[..here], known.info())?;
             self.used(0, &keys[..here]);
@@ -335,7 +336,7 @@ impl Tiers {
         }
         self.loads[at].state = State::Onboarding;
         if let ([part], [carried], None) = (&parts[..], &carried[..], next) {
-            self.loads[at].sent = Some(self.sent(*carried, (part.0, part.2)));
+            self.loads[at].sent = Some(Sent::new(*carried, part.2));
         }
         self.start_legs((carried, next), Errand::Onboard { load: id, parts });
         Ok(())

@@ -1,12 +1,12 @@
 //! Servers whose every event can be worked out: blocks of 4 tokens, lru, steps of 10 s and 1 s a token.
 
-use kvframe_core::Manager;
 use kvframe_core::policy::admission::{self, Tier};
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
+use kvframe_core::{Error, Manager};
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
-    TierParts, TierSet,
+    BreakEven, HitRefresh, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission,
+    TierOptions, TierParts, TierSet,
 };
 use kvframe_server::{
     Batch, Fate, RequestRecord, ServerOptions, ServerReport, Tiers, simulate_with,
@@ -41,6 +41,14 @@ pub fn host(admission: &str, pages: u32, speed: (f64, f64)) -> Tiers {
 
 /// Such tiers, host memory first, each with a link of its own; and what else is to be so.
 pub fn below(tiers: &[(&str, u32, (f64, f64))], set: impl FnOnce(&mut TierSet)) -> Tiers {
+    try_below(tiers, set).unwrap()
+}
+
+/// The same, where it may be refused.
+pub fn try_below(
+    tiers: &[(&str, u32, (f64, f64))],
+    set: impl FnOnce(&mut TierSet),
+) -> Result<Tiers, Error> {
     let options = PolicyOptions::default();
     let tier = |(place, &(admission, pages, _)): (usize, &(&str, u32, (f64, f64)))| TierParts {
         options: TierOptions {
@@ -51,6 +59,7 @@ pub fn below(tiers: &[(&str, u32, (f64, f64))], set: impl FnOnce(&mut TierSet)) 
             refuses: false,
             page_bytes: 10.0,
             link: place,
+            path: Vec::new(),
             break_even: BreakEven::Off,
         },
         eviction: by_name("lru", options).unwrap(),
@@ -70,9 +79,11 @@ pub fn below(tiers: &[(&str, u32, (f64, f64))], set: impl FnOnce(&mut TierSet)) 
         fill: PromoteFill::default(),
         storage_prefetch: StoragePrefetch::default(),
         live: false,
+        evict_backed_first: false,
+        hit_refresh: HitRefresh::default(),
     };
     set(&mut made);
-    Tiers::new(made, 4).unwrap()
+    Tiers::new(made, 4)
 }
 
 /// A request that was served: arrival, start, first token and end, in seconds; tokens found; tokens computed

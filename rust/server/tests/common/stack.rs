@@ -5,8 +5,8 @@ use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::tier::TierLimits;
 use kvframe_server::Tiers;
 use kvframe_server::tiers::options::{
-    BreakEven, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission, TierOptions,
-    TierParts, TierSet,
+    BreakEven, HitRefresh, LinkOptions, PromoteFill, Sharing, StoragePrefetch, TierAdmission,
+    TierOptions, TierParts, TierSet,
 };
 use proptest::prelude::*;
 
@@ -19,6 +19,8 @@ pub struct Stack {
     prefetch: usize,
     /// They share one link.
     pub shares: bool,
+    /// Bytes a second of a link that all cross beside their own, where links are shared evenly.
+    port: Option<f64>,
     pub ways: Ways,
 }
 
@@ -29,6 +31,8 @@ pub struct Ways {
     storage_prefetch: StoragePrefetch,
     sharing: Sharing,
     live: bool,
+    evict_backed_first: bool,
+    hit_refresh: HitRefresh,
 }
 
 /// A tier, drawn.
@@ -82,21 +86,29 @@ fn ways() -> impl Strategy<Value = Ways> {
         1 => Just(Sharing::InTurn),
         1 => (1e2f64..1e6).prop_map(|each| Sharing::Evenly { each }),
     ];
-    (prop::sample::select(fills.to_vec()), waits, sharing, prop::bool::weighted(0.3)).prop_map(
-        |(fill, storage_prefetch, sharing, live)| Ways { fill, storage_prefetch, sharing, live },
+    let refreshes = prop::sample::select(vec![HitRefresh::FirstTier, HitRefresh::None]);
+    let chosen = (prop::sample::select(fills.to_vec()), waits, sharing);
+    (chosen, prop::bool::weighted(0.3), any::<bool>(), refreshes).prop_map(
+        |((fill, storage_prefetch, sharing), live, evict_backed_first, hit_refresh)| Ways {
+            fill,
+            storage_prefetch,
+            sharing,
+            live,
+            evict_backed_first,
+            hit_refresh,
+        },
     )
 }
 
 pub fn stacks() -> impl Strategy<Value = Stack> {
-    (belows(), 0usize..4, any::<bool>(), ways()).prop_map(|(below, prefetch, shares, ways)| Stack {
-        below,
-        prefetch,
-        shares,
-        ways,
-    })
+    let port = prop::option::of(1e2f64..1e6);
+    (belows(), 0usize..4, any::<bool>(), port, ways()).prop_map(
+        |(below, prefetch, shares, port, ways)| Stack { below, prefetch, shares, port, ways },
+    )
 }
 
 pub fn tiers(stack: &Stack) -> Option<Tiers> {
+    let port = stack.port.filter(|_| stack.ways.sharing != Sharing::InTurn);
     let kinds = [Tier::Host, Tier::Disk, Tier::Remote];
     let tier = |(place, below): (usize, &Below)| TierParts {
         options: TierOptions {
@@ -111,6 +123,7 @@ pub fn tiers(stack: &Stack) -> Option<Tiers> {
             refuses: below.refuses,
             page_bytes: PAGE_BYTES,
             link: if stack.shares { 0 } else { place },
+            path: port.map(|_| stack.below.len()).into_iter().collect(),
             break_even: below.break_even,
         },
         eviction: by_name(below.policy, PolicyOptions::default()).unwrap(),
@@ -118,20 +131,24 @@ pub fn tiers(stack: &Stack) -> Option<Tiers> {
             admission::by_name(below.admission, PolicyOptions::default()).unwrap(),
         ),
     };
-    let Ways { fill, storage_prefetch, sharing, live } = stack.ways;
+    let Ways { fill, storage_prefetch, sharing, live, evict_backed_first, hit_refresh } =
+        stack.ways;
     let link = |below: &Below| LinkOptions {
         read: below.rate,
         write: below.rate,
         latency: below.latency,
         sharing,
     };
+    let over = |rate| LinkOptions { read: rate, write: rate, latency: 0.001, sharing };
     let set = TierSet {
         tiers: stack.below.iter().enumerate().map(tier).collect(),
-        links: stack.below.iter().map(link).collect(),
+        links: stack.below.iter().map(link).chain(port.map(over)).collect(),
         prefetch: stack.prefetch,
         fill,
         storage_prefetch,
         live,
+        evict_backed_first,
+        hit_refresh,
     };
     (!stack.below.is_empty()).then(|| Tiers::new(set, BLOCK).unwrap())
 }

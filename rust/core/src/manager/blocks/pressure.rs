@@ -113,6 +113,26 @@ impl Manager {
         Ok(short)
     }
 
+    /// Evicts up to `n` of `blocks`, of those that may be evicted, in their order, and a parent once its children have
+    /// gone: for a caller that knows of copies elsewhere. Returns how many.
+    pub fn evict_of(&mut self, blocks: &[BlockId], n: u32) -> u32 {
+        let (mut evicted, mut before) = (0, u32::MAX);
+        while evicted != before && evicted < n {
+            before = evicted;
+            for &block in blocks {
+                if evicted < n && self.pool().is_evictable(block) {
+                    if evicted == 0 {
+                        self.store.serve(OTHERS);
+                        self.store.tick();
+                    }
+                    self.store.evict(block);
+                    evicted += 1;
+                }
+            }
+        }
+        evicted
+    }
+
     /// Grows the pool, or shrinks it from its end; cached blocks there, and what follows them, go.
     ///
     /// # Errors

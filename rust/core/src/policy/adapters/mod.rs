@@ -16,6 +16,8 @@ pub(super) mod sketch;
 pub(super) mod timers;
 pub(super) mod turns;
 
+pub(crate) use ghosts::ByKey;
+
 pub use class_heads::{ClassHeads, Classes, Heads};
 pub use priority_buckets::PriorityBuckets;
 pub use rank_order::{Rank, RankOrder};
