@@ -188,6 +188,7 @@ impl<'a> Engine<'a> {
                 break;
             }
             batch.kv_decode += u64::from(batch.n_decode);
+            self.scheduler.attend(&mut batch, steps);
         }
         self.count(&batch, steps);
         steps
