@@ -361,6 +361,20 @@ def test_windows_that_leave_no_room_are_refused(tmp_path: Path) -> None:
     assert "125.00 KiB for windows and states of 200 sequences: lower --max-num-seqs" in done.stderr
 
 
+def test_groups_of_a_configuration_count_windows_themselves(tmp_path: Path) -> None:
+    (tmp_path / "kvframe.toml").write_text(
+        "[cache]\nblock_size = 10\ncapacity = 20\n"
+        '[[groups]]\nname = "all"\n'
+        '[[groups]]\nname = "near"\nkind = "sliding_window"\nwindow = 10\n'
+    )
+    asked = ("--max-num-seqs", "200", "--config", str(tmp_path / "kvframe.toml"))
+    done = serve(tmp_path, HEAD + FULL + WINDOW, 9, 1, *asked)
+    assert cell(done)["capacity_blocks"] == 20
+    assert "for the windows and states" not in done.stdout
+    held = serve(tmp_path, HEAD + FULL + WINDOW, 9, 1)
+    assert "2.50 KiB are for the windows and states of --max-num-seqs 4 sequences." in held.stdout
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--model-shape no\.toml: No such file"):
         read_model("no.toml")

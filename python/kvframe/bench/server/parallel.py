@@ -96,7 +96,7 @@ class Parallel(NamedTuple):
         the numbers within, and between nodes a card sums its ``k``-th.
         """
         sums = 2 * self._summed() / self.dp
-        sent = 2 * shape.sent_experts * self._sent() / self.cards
+        sent = self._sent(2 * shape.sent_experts) / self.cards
         size = shape.layers * shape.hidden * shape.activation_bytes
         return size * (sums + sent) / self.link
 
@@ -112,12 +112,12 @@ class Parallel(NamedTuple):
         far = 1.0 if self.scale_out_in_network_reduction else 2 * (nodes - 1) / nodes
         return 2 * (near - 1) / near + far / near * self.link / out
 
-    def _sent(self) -> float:
-        """The part of a token's copies that passes a card's link, or what takes as long."""
+    def _sent(self, copies: float) -> float:
+        """How many of a token's copies pass a card's link, or what takes as long."""
         near, out, ep = self.gpus_per_node, self.scale_out, self.ep
         if near is None or out is None or ep <= near:
-            return (ep - 1) / ep
-        return max((near - 1) / ep, (ep - near) / ep * self.link / out)
+            return copies * (ep - 1) / ep
+        return copies * max((near - 1) / ep, (ep - near) / ep * self.link / out)
 
     def blocks_on(self, card: Card, shape: Served, block_size: int, sequences: int = 0) -> int:
         """Blocks that a replica's cards hold beside the weights, and beside what ``sequences`` have

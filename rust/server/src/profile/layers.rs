@@ -159,8 +159,8 @@ mod tests {
         answer_pair: 1.0,
     };
 
-    fn history(compress_ratio: u32, index_topk: u32) -> Option<History> {
-        Some(History { compress_ratio, index_topk, score: 0.0, score_read: 0.0 })
+    fn entries(compress_ratio: u32, index_topk: u32) -> History {
+        History { compress_ratio, index_topk, score: 0.0, score_read: 0.0 }
     }
 
     fn prompt(computed: u32, count: u32) -> Part {
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn what_all_tokens_attend_to_is_the_sum_of_what_each_does() {
+        let some = [entries(1, 7), entries(3, 4), entries(4, u32::MAX), entries(9, 0)].map(Some);
         for window in [0, 1, 5, 40, u32::MAX] {
-            for history in [None, history(1, 7), history(3, 4), history(4, u32::MAX), history(9, 0)]
-            {
+            for history in some.into_iter().chain([None]) {
                 let kind = LayerKind { window, history, ..ALL };
                 let mut sum = 0;
                 for tokens in 1..100 {
