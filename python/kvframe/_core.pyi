@@ -1446,6 +1446,53 @@ class StepProfile:
         whatever else runs.
         """
     @staticmethod
+    def layered(
+        host: SupportsFloat | SupportsIndex,
+        matrices: SupportsGetItem[
+            int,
+            tuple[
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+                SupportsGetItem[
+                    int,
+                    tuple[
+                        SupportsFloat | SupportsIndex,
+                        SupportsFloat | SupportsIndex,
+                        SupportsFloat | SupportsIndex,
+                    ],
+                ],
+            ],
+        ],
+        kinds: SupportsGetItem[
+            int,
+            tuple[
+                SupportsIndex,
+                tuple[
+                    SupportsIndex,
+                    SupportsIndex,
+                    SupportsFloat | SupportsIndex,
+                    SupportsFloat | SupportsIndex,
+                ]
+                | None,
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+                SupportsFloat | SupportsIndex,
+            ],
+        ],
+        state: SupportsFloat | SupportsIndex = 0.0,
+        exchange: SupportsFloat | SupportsIndex = 0.0,
+        *,
+        cascade: bool = False,
+    ) -> StepProfile:
+        """
+        Roofline terms of weights in several number formats and of layers of several kinds, in seconds: of the
+        host; of each format, reading what all tokens share, the products of one token, and of experts their
+        number, those of a token, and reading one; of each kind, tokens of its window, of its history the tokens
+        an entry, the most entries, scoring one and reading the keys of one token, and then reading a position,
+        and a pair of it and a token of a prompt, and of an answer; of reading a sequence's states; of what cards
+        send one another for one token. 2^32 - 1 tokens or entries are all.
+        """
+    @staticmethod
     def roofline(
         host: SupportsFloat | SupportsIndex,
         weights: SupportsFloat | SupportsIndex,
@@ -1453,11 +1500,13 @@ class StepProfile:
         kv_token: SupportsFloat | SupportsIndex,
         pair: SupportsFloat | SupportsIndex,
         exchange: SupportsFloat | SupportsIndex = 0.0,
+        *,
+        cascade: bool = False,
     ) -> StepProfile:
         """
         Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
         reading one token's KV, of the attention of one prompt token to one token, and of what cards send one
-        another for one token.
+        another for one token. With `cascade`, what all prompts of a step begin with is read once.
         """
     @staticmethod
     def table(

@@ -72,6 +72,23 @@ def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> 
     assert "GPU-seconds" in below[0]
 
 
+def test_a_model_lies_beside_the_experiment(bench: Command, tmp_path: Path) -> None:
+    (tmp_path / "of").mkdir()
+    (tmp_path / "of" / "model.toml").write_text(
+        "hidden_dim = 64\n"
+        'weights = [{ precision = "bf16", active_params = 9, resident_params = 9 }]\n'
+        'layers = [{ kind = "mla", count = 2, latent_dim = 8, kv_precision = "fp8" }]\n'
+    )
+    changed = SMALL.replace(
+        'card = "h100"', 'model_shape = "model.toml"\ncascade_attention = true', 1
+    )
+    (tmp_path / "of" / "small.toml").write_text(changed)
+    done = bench("experiment", "of/small.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "of" / "model.toml").unlink()
+    assert "of/model.toml: No such file" in bench("experiment", "of/small.toml").stderr
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -110,7 +110,7 @@ def test_a_measured_table_gives_the_times(bench: Command, small: Path, tmp_path:
             "--card h20: must be one of a100, h100, h200, b200, l40s; did you mean",
         ),
         (("--card", "h200:memory=lots"), "memory = lots: must be bytes with a unit"),
-        (("--card", "h200:ram=1GB"), "no key ram: memory, bandwidth or flops"),
+        (("--card", "h200:ram=1GB"), "no key ram: memory, bandwidth, flops, flops_fp4"),
         (("--card", "h200", "--capacity", "8000"), "8,000 blocks of 512 tokens take 500.00 GiB"),
         (
             ("--card", "l40s", "--model-shape", "layers=80,kv_heads=8,head_dim=128,params=70e9"),

@@ -43,14 +43,14 @@ def told(*asked: str) -> dict[str, Any]:
 def test_tensor_parallel_ranks_split_weights_heads_and_kv_and_sum_twice_a_layer() -> None:
     shape = parse_server_shape(SMALL)
     two = parse_parallel("tp=2,link=128B/s,latency=1s", shape)
-    assert (two.cards, two.kv_ranks(shape), two.exchanges(shape)) == (2, 2, 2 * 2)
+    assert (two.cards, shape.kv_ranks(two.tp), two.exchanges(shape)) == (2, 2, 2 * 2)
     assert two.weights(shape) == 1000 / 2 * 2
     # Two sums a layer of 16 numbers of 2 bytes: a ring of two sends each half twice.
     assert two.token_seconds(shape) == 2 * 2 * 16 * 2 / 128
     # 9,000 bytes beside 1,000 of weights; of a block of 10 tokens of 64 bytes a card holds half.
     card = Card("small", memory=10_000, bandwidth=1e6, flops=1e6)
     assert two.blocks_on(card, shape, 10) == 8_000 // 320
-    assert Parallel(tp=4).kv_ranks(shape) == 2
+    assert shape.kv_ranks(4) == 2
     assert Parallel(tp=2, dp=3).blocks_on(card, shape, 10) == 3 * (8_000 // 320)
 
 
@@ -108,7 +108,10 @@ def test_prompts_that_others_compute_come_over_a_link(tmp_path: Path) -> None:
     [
         ("--parallel tp=0", "tp = 0: must be a whole number, 1 or more"),
         ("--parallel tp=3", "tp = 3: must divide the 32 heads"),
-        ("--parallel tpp=2", "no key tpp: tp, dp, ep, link, latency; did you mean tp"),
+        (
+            "--parallel tpp=2",
+            "no key tpp: tp, dp, ep, link, latency, in_network_reduction, gpus_per_node, ",
+        ),
         ("--parallel tp=4,ep=3", "ep = 3: must divide tp x dp = 4"),
         ("--parallel tp=4,ep=4", "--model-shape has no expert_params"),
         ("--parallel tp=2,link=9", "link = 9: must be bytes a second, such as 50GB/s"),

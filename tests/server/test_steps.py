@@ -50,6 +50,26 @@ def test_a_whole_trace_taken_together_gives_the_same_bytes() -> None:
     assert together["preemptions"].sum() > 0
 
 
+@pytest.mark.parametrize("cascade", [False, True])
+def test_layers_of_several_kinds_taken_together_give_the_same_bytes(cascade: bool) -> None:
+    trace, every = load("synthetic").trace, 2**32 - 1
+    profile = _core.StepProfile.layered(
+        host=2e-4,
+        matrices=[(3e-3, 1e-5, [(32.0, 4.0, 1e-4)]), (1e-3, 1e-5, [])],
+        kinds=[
+            (every, None, 3e-8, 1e-10, 3e-10),
+            (128, None, 3e-8, 1e-10, 3e-10),
+            (128, (4, 512, 1e-12, 1e-9), 3e-8, 1e-10, 3e-10),
+            (0, (128, every, 0.0, 0.0), 3e-8, 1e-10, 3e-10),
+        ],
+        state=1e-5,
+        cascade=cascade,
+    )
+    together = serve(trace, "lru", 2000, profile=profile)
+    assert_same(together, serve(trace, "lru", 2000, profile=profile, every_step=True))
+    assert (together["fate"] == 1).all()
+
+
 def test_less_memory_preempts_and_a_request_too_large_is_rejected() -> None:
     raw = serve(small(), "lru", 27, load=4.0)
     columns = small().columns()
@@ -101,6 +121,21 @@ def test_the_important_class_comes_first() -> None:
 def test_impossible_servers_are_refused(server: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("(", r"\(")):
         serve(small(), "lru", 80, **server)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"host": 0.0, "matrices": [], "kinds": []},
+        {"host": 1.0, "matrices": [(-1.0, 0.0, [])], "kinds": []},
+        {"host": 1.0, "matrices": [(1.0, 0.0, [(0.5, 1.0, 1.0)])], "kinds": []},
+        {"host": 1.0, "matrices": [], "kinds": [(1, None, 1.0, float("inf"), 1.0)]},
+        {"host": 1.0, "matrices": [], "kinds": [(1, (0, 1, 1.0, 1.0), 1.0, 1.0, 1.0)]},
+    ],
+)
+def test_impossible_terms_are_refused(terms: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="layered terms: must be 0 or more, host above 0"):
+        _core.StepProfile.layered(**terms)
 
 
 @pytest.mark.parametrize("rule", ["fewest-computed", "longest-first", "most-freed", "lru"])

@@ -148,20 +148,21 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @asked(
     "--card",
     "NAME[:OPTION=VALUE,...]",
-    "The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops change its data "
-    "sheet, and utilization the share of its memory that a server takes.",
+    "The accelerator: a100, h100, h200, b200 or l40s; memory, bandwidth and flops (of 16 bits), "
+    "flops_fp4, flops_fp8 and flops_fp16 change its data sheet, and utilization the share of its "
+    "memory that a server takes.",
 )
 @asked(
     "--model-shape",
-    "layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N",
-    "The model; heads=N, weight_bytes=N and more as well.  [default: KV as [model] of --config has "
-    f"it; otherwise {DEFAULT}]",
+    "layers=N,kv_heads=N,head_dim=N,dtype=NAME,params=N|FILE.toml",
+    "The model; heads=N, weight_bytes=N and more as well. A file says formats of weights and kinds "
+    f"of layers.  [default: KV as [model] of --config has it; otherwise {DEFAULT}]",
 )
 @asked(
     "--parallel",
     "tp=N,dp=N,ep=N,link=RATE,latency=TIME",
     "Several cards serve as one replica: tensor-, data- and expert-parallel ranks, and what they "
-    "exchange over.",
+    "exchange over; gpus_per_node=N,scale_out=RATE for more than one node.",
 )
 @asked(
     "--speculate",
@@ -212,6 +213,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--preemption-order",
     "|".join(PREEMPTION_ORDERS),
     "Which running sequence gives its blocks up, as `kv.pressure.preemption_order` has it.",
+)
+@click.option(
+    "--cascade-attention",
+    is_flag=True,
+    help="KV of what all prompts of a step begin with is read once for all.",
 )
 @click.option(
     "--join",

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kvframe_server::profile::TableRow;
-use kvframe_server::{Batch, Fitted, Roofline, StepTable, StepTime};
+use kvframe_server::profile::{History, LayerKind, Layers, Matrices, Routed, TableRow};
+use kvframe_server::{Batch, Fitted, Layered, Roofline, StepTable, StepTime};
 use kvframe_trace::replay::FixedRates;
 use pyo3::prelude::*;
 
@@ -15,6 +15,12 @@ pub(crate) enum Source {
     Fixed(FixedRates),
     Steps(Arc<dyn StepTime + Send + Sync>),
 }
+
+/// Reading, products of a token, and experts.
+type FormatTable = (f64, f64, Vec<(f64, f64, f64)>);
+
+/// Window, history, reading a position, and its pairs with tokens of prompts and answers.
+type KindTable = (u32, Option<(u32, u32, f64, f64)>, f64, f64, f64);
 
 /// How long a simulated server's steps take.
 #[pyclass(frozen, module = "kvframe._core")]
@@ -38,9 +44,9 @@ impl StepProfile {
 
     /// Seconds of the host's part of a step, of reading the weights, of one token's matrix products, of
     /// reading one token's KV, of the attention of one prompt token to one token, and of what cards send one
-    /// another for one token.
+    /// another for one token. With `cascade`, what all prompts of a step begin with is read once.
     #[staticmethod]
-    #[pyo3(signature = (host, weights, token, kv_token, pair, exchange=0.0))]
+    #[pyo3(signature = (host, weights, token, kv_token, pair, exchange=0.0, *, cascade=false))]
     fn roofline(
         py: Python<'_>,
         host: f64,
@@ -49,6 +55,7 @@ impl StepProfile {
         kv_token: f64,
         pair: f64,
         exchange: f64,
+        cascade: bool,
     ) -> PyResult<Self> {
         let terms = [host, weights, token, kv_token, pair, exchange];
         if terms.iter().any(|term| !term.is_finite() || *term < 0.0) || host + weights <= 0.0 {
@@ -59,8 +66,68 @@ impl StepProfile {
                 ),
             ));
         }
-        let roofline = Roofline { host, weights, token, kv_token, pair, exchange };
+        let is_cascade = cascade;
+        let roofline = Roofline { host, weights, token, kv_token, pair, exchange, is_cascade };
         Ok(Self { source: Source::Steps(Arc::new(roofline)) })
+    }
+
+    /// Roofline terms of weights in several number formats and of layers of several kinds, in seconds: of the
+    /// host; of each format, reading what all tokens share, the products of one token, and of experts their
+    /// number, those of a token, and reading one; of each kind, tokens of its window, of its history the tokens
+    /// an entry, the most entries, scoring one and reading the keys of one token, and then reading a position,
+    /// and a pair of it and a token of a prompt, and of an answer; of reading a sequence's states; of what cards
+    /// send one another for one token. 2^32 - 1 tokens or entries are all.
+    #[staticmethod]
+    #[pyo3(signature = (host, matrices, kinds, state=0.0, exchange=0.0, *, cascade=false))]
+    fn layered(
+        py: Python<'_>,
+        host: f64,
+        matrices: Vec<FormatTable>,
+        kinds: Vec<KindTable>,
+        state: f64,
+        exchange: f64,
+        cascade: bool,
+    ) -> PyResult<Self> {
+        let experts = matrices.iter().flat_map(|one| &one.2);
+        let histories = kinds.iter().filter_map(|one| one.1);
+        let mut terms = vec![state, exchange];
+        terms.extend(matrices.iter().flat_map(|one| [one.0, one.1]));
+        terms.extend(experts.clone().flat_map(|one| [one.1, one.2]));
+        terms.extend(histories.clone().flat_map(|one| [one.2, one.3]));
+        terms.extend(kinds.iter().flat_map(|one| [one.2, one.3, one.4]));
+        let are_good = terms.iter().all(|term| term.is_finite() && *term >= 0.0)
+            && experts.clone().all(|one| one.0.is_finite() && one.0 >= 1.0)
+            && histories.clone().all(|one| one.0 >= 1);
+        if !are_good || !host.is_finite() || host <= 0.0 {
+            return Err(usage(
+                py,
+                "layered terms: must be 0 or more, host above 0, experts and tokens an entry 1 or more"
+                    .into(),
+            ));
+        }
+        let routed = |(experts, used, read)| Routed { experts, used, read };
+        let matrices = matrices.into_iter().map(|(read, token, experts)| Matrices {
+            read,
+            token,
+            routed: experts.into_iter().map(routed).collect(),
+        });
+        let history = |(compress_ratio, index_topk, score, score_read)| History {
+            compress_ratio,
+            index_topk,
+            score,
+            score_read,
+        };
+        let kinds = kinds.into_iter().map(|(window, of, read, prompt_pair, answer_pair)| {
+            LayerKind { window, history: of.map(history), read, prompt_pair, answer_pair }
+        });
+        let layered = Layered {
+            host,
+            matrices: matrices.collect(),
+            layers: Layers { kinds: kinds.collect(), state },
+            exchange,
+            is_cascade: cascade,
+        };
+        Ok(Self { source: Source::Steps(Arc::new(layered)) })
     }
 
     /// Terms fitted to measured steps, in seconds: of any step; from so many tokens on, of each further one,

@@ -21,6 +21,8 @@ pub(crate) struct Engine<'a> {
     pub scheduler: Scheduler<'a>,
     options: &'a ServerOptions,
     times: &'a dyn StepTime,
+    /// Steps that are taken together still need to know what each sequence attends to.
+    has_layers: bool,
     /// When the step that runs ends, or when the last one ended.
     pub now: f64,
     report: ServerReport,
@@ -46,6 +48,7 @@ impl<'a> Engine<'a> {
             scheduler: Scheduler::new(manager, host, prompts, (options, times), tiers),
             options,
             times,
+            has_layers: times.layers().is_some(),
             now: f64::NEG_INFINITY,
             report: ServerReport::default(),
             steps: 0,
@@ -188,6 +191,9 @@ impl<'a> Engine<'a> {
                 break;
             }
             batch.kv_decode += u64::from(batch.n_decode);
+            if self.has_layers {
+                self.scheduler.attend(&mut batch, steps);
+            }
         }
         self.count(&batch, steps);
         steps

@@ -12,13 +12,14 @@
 //! | [`fleet`] | several engines and a router, on one clock |
 //! | `engine` | an engine's steps; those that change nothing but the clock are taken together |
 //! | `scheduler` | one step: running sequences grow, waiting requests come in |
+//! | `attending` | what its sequences attend to, for layers of several kinds and for a prefix that all share |
 //! | `present` | what is known of requests that are here |
 //! | `running` | the sequences that run, and the requests that they serve |
 //! | `loading` | those that wait for a load, or for what another one computes |
 //! | `queue`, `arrivals` | who waits, in which order; who comes when |
 //! | `prompts` | a trace's row as a request with keys |
 //! | `cache` | the core's verbs, with policies outside the core consulted |
-//! | [`profile`] | how long a step takes: roofline terms, a table, or terms fitted to one |
+//! | [`profile`] | how long a step takes: roofline terms, also of layers of several kinds; a table, or terms fitted to one |
 //! | [`fixed`] | the same report of a server with two rates, that of the replay by the clock |
 //! | [`handover`] | prompts that another server has computed |
 //! | `peers` | blocks that another engine's pool has |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod attending;
 mod cache;
 mod engine;
 mod fair;
@@ -53,7 +55,7 @@ pub use fleet::{
 };
 pub use handover::HandoverOptions;
 pub use options::{Preemption, QueueOrder, ServerOptions, Speculation};
-pub use profile::{Batch, Fitted, Roofline, StepTable, StepTime, TableError};
+pub use profile::{Batch, Fitted, Layered, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::{simulate, simulate_with};
 pub use tiers::{ReturnOptions, SharedTiers, Tiers};

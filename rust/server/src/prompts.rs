@@ -152,6 +152,24 @@ impl<'a> Prompts<'a> {
         self.prompt(j) >= self.known(i) && after.get(..blocks) == before.get(..blocks)
     }
 
+    /// Full blocks with which the prompts of all these requests begin; 0 for fewer than two.
+    pub fn shared_blocks(&self, mut requests: impl Iterator<Item = usize>) -> u32 {
+        let nodes = |i: usize| self.trace.prefix(i, self.trace.blocks(i, Mode::Engine) as usize);
+        let Some(first) = requests.next() else { return 0 };
+        let (all, mut shared) = (nodes(first), None);
+        for other in requests {
+            let is_apart = self.tenants && self.class(first) != self.class(other);
+            let most = if is_apart { 0 } else { shared.unwrap_or(all.len()) };
+            let other = nodes(other);
+            let alike = all[..most].iter().zip(&*other).take_while(|(a, b)| a == b);
+            shared = Some(alike.count());
+            if shared == Some(0) {
+                break;
+            }
+        }
+        shared.unwrap_or(0) as u32
+    }
+
     /// Makes request `i`, with the tokens that it knows so far. Its blocks from `own_from` on get unique keys
     /// if otherwise a hit could cover its last known token, which is always computed.
     pub fn ask(

@@ -153,6 +153,7 @@ impl<'a> Scheduler<'a> {
             }
             scheduled.is_steady &= one.scheduled == 1 && one.decodes() && one.drafts == 0;
         }
+        self.attend(&mut scheduled.batch, 0);
         Ok(scheduled)
     }
 

@@ -4,16 +4,22 @@
 mod common;
 
 use common::stack::{PAGE_BYTES, Stack, stacks, tiers};
-use common::{BLOCK, Server, rows, seconds, servers, traffic};
+use common::{BLOCK, Server, layered, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::tiers::options::PromoteFill;
-use kvframe_server::{Fate, Preemption, ServerOptions, ServerReport, simulate_with};
+use kvframe_server::{Fate, Preemption, ServerOptions, ServerReport, StepTime, simulate_with};
 use kvframe_trace::replay::{PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 use proptest::prelude::*;
 
-fn serve(trace: &Trace, server: &Server, stack: &Stack, every_step: bool) -> ServerReport {
+fn serve(
+    trace: &Trace,
+    server: &Server,
+    stack: &Stack,
+    times: &dyn StepTime,
+    every_step: bool,
+) -> ServerReport {
     let plan = trace.plan(Mode::Timed);
     let prepared = PreparedTrace::new(trace, Mode::Timed, &plan);
     let policy = by_name(server.policy, PolicyOptions::default()).unwrap();
@@ -22,7 +28,7 @@ fn serve(trace: &Trace, server: &Server, stack: &Stack, every_step: bool) -> Ser
     let traced = (trace, &plan);
     let below = tiers(stack);
     let report =
-        simulate_with(below, traced, &mut manager, &mut SilentHost, &options, &seconds).unwrap();
+        simulate_with(below, traced, &mut manager, &mut SilentHost, &options, times).unwrap();
     manager.check_integrity().unwrap();
     assert_eq!((manager.num_running(), manager.pool().referenced()), (0, 0));
     report
@@ -126,12 +132,24 @@ proptest! {
     #[test]
     fn nothing_is_lost(turns in traffic(), server in servers(), stack in stacks()) {
         let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
-        let report = serve(&trace, &server, &stack, false);
+        let report = serve(&trace, &server, &stack, &seconds, false);
         check_requests(&trace, &server, &report);
         check_tokens(&trace, &report);
         check_tiers(&stack, &report);
         check_swaps(&server, &report);
         // NaN differs from itself: compared as text, which has every digit.
-        prop_assert_eq!(format!("{report:?}"), format!("{:?}", serve(&trace, &server, &stack, true)));
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", serve(&trace, &server, &stack, &seconds, true)));
+    }
+
+    #[test]
+    fn steps_of_several_kinds_of_layers_can_be_taken_together(
+        turns in traffic(), server in servers(), stack in stacks(), times in layered()
+    ) {
+        let trace = Trace::parse(rows(&turns).as_bytes(), "random", Some(BLOCK)).unwrap();
+        let report = serve(&trace, &server, &stack, &times, false);
+        check_requests(&trace, &server, &report);
+        check_tokens(&trace, &report);
+        let apart = serve(&trace, &server, &stack, &times, true);
+        prop_assert_eq!(format!("{report:?}"), format!("{apart:?}"));
     }
 }

@@ -4,6 +4,8 @@
 | --- | --- |
 | `cards` | what a card has, by its data sheet |
 | `shape` | the served model: its weights and its KV; how much of it a card holds |
+| `model`, `kinds`, `precision` | the same in a file: formats of weights, and kinds of layers |
+| `layered` | what those take in a step |
 | `profiles` | how long a step takes: fixed rates, roofline terms, or a measured table |
 | `sla` | what users were promised |
 | `durations` | times with their unit |

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from kvframe.bench.options import keyed
+from kvframe.bench.server.precision import Precision
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
@@ -20,6 +21,8 @@ class Card(NamedTuple):
         memory: Bytes.
         bandwidth: Bytes a second, of its memory.
         flops: Dense 16-bit floating-point operations a second.
+        flops_fp8, flops_fp4: In these formats; None if it does not compute in them.
+        flops_fp16: In fp16, where that differs from bf16.
         utilization: The share of its memory that a server takes; 0.9 is vLLM's default.
     """
 
@@ -27,20 +30,35 @@ class Card(NamedTuple):
     memory: float
     bandwidth: float
     flops: float
+    flops_fp8: float | None = None
+    flops_fp4: float | None = None
+    flops_fp16: float | None = None
     utilization: float = 0.9
 
+    def rate(self, precision: Precision) -> float | None:
+        """Dense operations a second in a format; in fp32 half of those in fp16."""
+        half = self.flops_fp16 or self.flops
+        return {
+            "fp4": self.flops_fp4,
+            "fp8": self.flops_fp8,
+            "bf16": self.flops,
+            "fp16": half,
+            "fp32": half / 2,
+        }[precision]
 
-_SHEETS = {
+
+_SHEETS: dict[str, tuple[float, ...]] = {
     "a100": (80e9, 2.039e12, 312e12),
-    "h100": (80e9, 3.35e12, 989e12),
-    "h200": (141e9, 4.8e12, 989e12),
-    "b200": (180e9, 7.7e12, 2250e12),
-    "l40s": (48e9, 0.864e12, 362e12),
+    "h100": (80e9, 3.35e12, 989e12, 1979e12),
+    "h200": (141e9, 4.8e12, 989e12, 1979e12),
+    "b200": (180e9, 7.7e12, 2250e12, 4500e12, 9000e12),
+    "l40s": (48e9, 0.864e12, 362e12, 733e12),
 }
 CARDS = {name: Card(name, *sheet) for name, sheet in _SHEETS.items()}
 """SXM parts with their larger memory, PCIe for the l40s."""
 
-CHANGES = ("memory", "bandwidth", "flops", "utilization")
+KEYS = ("memory", "bandwidth", "flops", "flops_fp4", "flops_fp8", "flops_fp16", "utilization")
+
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
@@ -58,9 +76,9 @@ def parse_card(text: str) -> Card:
         raise ConfigError(f"--card {name}: must be one of {', '.join(CARDS)}{near}")
     changed = {}
     for key, value in keyed(changes.split(","), f"--card {text}").items() if colon else ():
-        if key not in CHANGES:
-            near = did_you_mean(key, CHANGES)
-            raise ConfigError(f"--card {text}: no key {key}: {', '.join(CHANGES)}{near}")
+        if key not in KEYS:
+            near = did_you_mean(key, KEYS)
+            raise ConfigError(f"--card {text}: no key {key}: {', '.join(KEYS)}{near}")
         changed[key] = _number(key, str(value), text)
     return card._replace(name=text, **changed)
 

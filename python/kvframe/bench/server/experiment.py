@@ -117,6 +117,8 @@ def _request(serve: Mapping[str, Any], where: str, folder: Path) -> ServerReques
         values[name] = _value(fields[name], value, f"{where}: serve.{option}")
     if "config" in values:
         values["config"] = folder / values["config"]
+    if str(values.get("model_shape")).endswith(".toml"):
+        values["model_shape"] = str(folder / values["model_shape"])
     return ServerRequest(**values, quiet=True)
 
 

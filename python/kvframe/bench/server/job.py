@@ -54,7 +54,7 @@ from kvframe.bench.server.fleet import (
 from kvframe.bench.server.parallel import Parallel, parse_parallel
 from kvframe.bench.server.profiles import parse_profile
 from kvframe.bench.server.requests import check_file, write_requests
-from kvframe.bench.server.shape import DEFAULT, Shape, parse_server_shape
+from kvframe.bench.server.shape import DEFAULT, Served, parse_served, parse_server_shape
 from kvframe.bench.server.sla import parse_sla
 from kvframe.bench.server.speculation import parse_speculation
 from kvframe.bench.server.tiers import ServedTiers, configured_tiers, parse_tiers
@@ -104,6 +104,7 @@ class ServerRequest:
     card: str | None = None
     model_shape: str | None = None
     parallel: str | None = None
+    cascade_attention: bool = False
     config: Path | None = None
     tiers: Sequence[str] = ()
     prefetch: int = PREFETCH
@@ -232,6 +233,12 @@ class ServerJob:
         self._remarks += _fleet_remarks(self.fleets, sources)
         if self._over.cards > 1:
             self._remarks.append(f"A replica has {self._over.cards} cards: --capacity is of all.")
+        held = self._over.held(shape, self._held(found))
+        if card is not None and held:
+            self._remarks.append(
+                f"Of each card, {rounded(int(held))} are for the windows and states of "
+                f"--max-num-seqs {request.max_num_seqs} sequences."
+            )
         if found is not None:
             self._remarks += found.remarks([source.trace.block_size for source in sources])
         if below is not None:
@@ -297,12 +304,18 @@ class ServerJob:
         name, _, times = self.request.flood.rpartition("=")
         return routing.floods(self._by_class(done), name, int(times))
 
+    def _held(self, found: Configured | None) -> int:
+        """Sequences whose windows and states a card keeps room for; 0 where groups count them."""
+        groups = found.resolved.config.groups if found else []
+        counted = any(group.kind != "full" for group in groups)
+        return 0 if counted else self.request.max_num_seqs
+
     def _blocks(
-        self, source: Source, card: Card | None, shape: Shape, found: Configured | None
+        self, source: Source, card: Card | None, shape: Served, found: Configured | None
     ) -> list[int]:
         """Capacities for a trace, each once; a card holds them all."""
         size = source.trace.block_size
-        most = None if card is None else self._over.blocks_on(card, shape, size)
+        most = None if card is None else self._over.blocks_on(card, shape, size, self._held(found))
         if not self.request.capacities and found is not None:
             return [found.blocks(size)]
         if not self.request.capacities and most is not None:
@@ -319,10 +332,10 @@ class ServerJob:
         return list(dict.fromkeys(one.blocks(size) for one in asked))
 
 
-def _shape(request: ServerRequest, found: Configured | None) -> Shape:
+def _shape(request: ServerRequest, found: Configured | None) -> Served:
     """The served model; a configuration says what of it KV is kept, and not how large it is."""
     if request.model_shape is not None:
-        return parse_server_shape(request.model_shape)
+        return parse_served(request.model_shape)
     shape = parse_server_shape(DEFAULT)
     model = None if found is None else found.resolved.config.model
     return shape if model is None else shape._replace(kv=model)
@@ -352,11 +365,11 @@ def _besides(
 def _server(
     request: ServerRequest,
     card: Card,
-    model: tuple[Shape, Parallel],
+    model: tuple[Served, Parallel],
     found: Configured | None,
 ) -> Server:
     shape, over = model
-    profile = parse_profile(request.profile, card, shape, over)
+    profile = parse_profile(request.profile, card, shape, over, cascade=request.cascade_attention)
     order = one_of([request.order], "--order", ORDERS)[0]
     without_steps = [
         option
@@ -401,7 +414,7 @@ def _server(
         preemption_order=one_of(
             [request.preemption_order], "--preemption-order", PREEMPTION_ORDERS
         )[0],
-        load_layers=shape.kv.layers if request.layerwise else 0,
+        load_layers=shape.layers if request.layerwise else 0,
         returns=_returns(request),
         join=request.join,
         tell_next_use=request.tell_next_use,
@@ -544,7 +557,7 @@ def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[s
 
 
 def _remarks(
-    server: Server, card: Card | None, shape: Shape, sources: Sequence[Source]
+    server: Server, card: Card | None, shape: Served, sources: Sequence[Source]
 ) -> list[str]:
     said = []
     if server.profile.uses_card:

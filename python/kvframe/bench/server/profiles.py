@@ -21,8 +21,10 @@ from msgspec import Meta, Struct
 from kvframe import _core
 from kvframe.bench.options import OptionOrigins, keyed
 from kvframe.bench.server.cards import Card
+from kvframe.bench.server.layered import layered
+from kvframe.bench.server.model import Model
 from kvframe.bench.server.parallel import ALONE, Parallel
-from kvframe.bench.server.shape import Shape
+from kvframe.bench.server.shape import Served
 from kvframe.calibrate import SHIPPED, read_profile
 from kvframe.config.values import build
 from kvframe.errors import ConfigError, UsageError
@@ -74,20 +76,36 @@ class Roofline(Struct, frozen=True, forbid_unknown_fields=True):
     attention: _Factor = 2.0
     host_us: _Rate = 200.0
 
-    def steps(self, card: Card, shape: Shape, over: Parallel) -> _core.StepProfile:
-        """The terms in seconds: of each card of a replica, all of which do the same."""
+    def steps(
+        self, card: Card, shape: Served, over: Parallel, *, cascade: bool
+    ) -> _core.StepProfile:
+        """The terms in seconds: of each card of a replica, all of which do the same.
+
+        Raises:
+            ConfigError: A model's file has a format that the card does not compute in.
+        """
+        if isinstance(shape, Model):
+            return layered(self, card, shape, over, cascade=cascade)
         return _core.StepProfile.roofline(
-            host=self.host_us / 1e6 + over.latency * over.exchanges(shape),
+            host=self.host_us / 1e6 + over.exchange_seconds(shape),
             weights=self.weights * over.weights(shape) / card.bandwidth,
             token=self.compute * 2 * shape.active_params / card.flops / over.cards,
-            kv_token=self.kv * shape.token_bytes / card.bandwidth / over.kv_ranks(shape) / over.dp,
+            kv_token=self.kv
+            * shape.token_bytes
+            / card.bandwidth
+            / shape.kv_ranks(over.tp)
+            / over.dp,
             pair=self.attention * shape.pair_flops / card.flops / over.cards,
             exchange=over.token_seconds(shape),
+            cascade=cascade,
         )
 
 
-def parse_profile(text: str, card: Card, shape: Shape, over: Parallel = ALONE) -> Profile:
-    """The profile that ``--profile`` names.
+def parse_profile(
+    text: str, card: Card, shape: Served, over: Parallel = ALONE, *, cascade: bool = False
+) -> Profile:
+    """The profile that ``--profile`` names; with ``cascade`` what all prompts of a step begin with
+    is read once.
 
     Raises:
         ConfigError: An unknown profile or option, an impossible value, or a file that is no table;
@@ -98,6 +116,11 @@ def parse_profile(text: str, card: Card, shape: Shape, over: Parallel = ALONE) -
         raise ConfigError(
             f"--profile {text}: its times are of the cards that it was measured on: --parallel "
             "goes with roofline"
+        )
+    if cascade and name != "roofline":
+        raise ConfigError(
+            f"--cascade-attention: --profile {text} was measured without, or reads no KV: "
+            "use roofline"
         )
     if name not in ("fixed", "roofline"):
         if Path(text).suffix == ".csv":
@@ -115,9 +138,8 @@ def parse_profile(text: str, card: Card, shape: Shape, over: Parallel = ALONE) -
         fixed = build(Fixed, values, name, origins)
         steps = _core.StepProfile.fixed(fixed.prefill, fixed.decode_ms / 1e3)
         return Profile(text, steps, is_fixed=True, knows_drafts=False)
-    return Profile(
-        text, build(Roofline, values, name, origins).steps(card, shape, over), uses_card=True
-    )
+    factors = build(Roofline, values, name, origins)
+    return Profile(text, factors.steps(card, shape, over, cascade=cascade), uses_card=True)
 
 
 def _fitted(path: Path) -> _core.StepProfile:

@@ -8,6 +8,7 @@ import msgspec
 
 from kvframe.bench.capacity import parse_shape
 from kvframe.bench.options import keyed
+from kvframe.bench.server.model import Model, read_model
 from kvframe.config import ModelConfig
 from kvframe.config.sizes import token_bytes
 from kvframe.errors import ConfigError
@@ -46,9 +47,29 @@ class Shape(NamedTuple):
     experts_used: float = 1.0
 
     @property
-    def weights(self) -> float:
-        """Bytes of all weights."""
-        return self.params * self.weight_bytes
+    def layers(self) -> int:
+        """Layers."""
+        return self.kv.layers
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers whose tokens go to experts, if there are any."""
+        return self.kv.layers
+
+    @property
+    def sent_experts(self) -> float:
+        """Experts that a token goes to in a layer."""
+        return self.experts_used
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether there are experts."""
+        return self.expert_params > 0
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes of a number that goes from card to card."""
+        return 2
 
     @property
     def active_params(self) -> float:
@@ -68,6 +89,36 @@ class Shape(NamedTuple):
         """
         width = self.kv.head_dim or self.kv.latent_dim or 0
         return 4 * self.kv.layers * self.heads * width
+
+    def weights_on_card(self, tp: int, ep: int) -> float:
+        """Bytes of weights on each of ``tp`` cards, with experts over ``ep`` of them."""
+        experts = self.expert_params / (ep if ep > 1 else tp)
+        return ((self.params - self.expert_params) / tp + experts) * self.weight_bytes
+
+    def kv_ranks(self, tp: int) -> int:
+        """Cards over which the KV of a sequence is spread: each has a head at least."""
+        return min(tp, self.kv.kv_heads or 1)
+
+    def block_on_card(self, block_size: int, tp: int) -> float:
+        """Bytes of a block on each of the cards that have its sequence."""
+        return self.token_bytes * block_size / self.kv_ranks(tp)
+
+    def sequence_on_card(self, tp: int) -> float:
+        """Bytes of a sequence there whatever its length."""
+        return 0.0
+
+
+Served = Shape | Model
+"""A model, by the few numbers of one kind of layers or by a file."""
+
+
+def parse_served(text: str) -> Served:
+    """A model file, or a shape as `parse_server_shape` has it.
+
+    Raises:
+        ConfigError: As `read_model` and `parse_server_shape`.
+    """
+    return read_model(text) if text.endswith(".toml") else parse_server_shape(text)
 
 
 def parse_server_shape(text: str) -> Shape:

@@ -3,7 +3,7 @@
 use super::Tiers;
 use super::link::Way;
 use super::options::BreakEven;
-use crate::profile::{Batch, StepTime};
+use crate::profile::{StepTime, of_prompt};
 
 /// Lengths beyond this many tokens are not looked at.
 const LONGEST: u32 = 1 << 20;
@@ -59,16 +59,11 @@ impl Tiers {
 
 /// Seconds that the tokens of a prompt from `done` on take beyond the one token that is always computed.
 pub(super) fn compute(times: &dyn StepTime, (done, tokens): (u32, u32), chunk: u32) -> f64 {
-    let seconds = |computed: u32, count: u32| {
-        let mut batch = Batch::default();
-        batch.add(computed, count, false);
-        times.seconds(&batch)
-    };
-    let (mut done, mut total) = (done, -seconds(tokens, 1));
+    let (mut done, mut total) = (done, -of_prompt(times, tokens, 1));
     let tokens = tokens + 1;
     while done < tokens {
         let count = (tokens - done).min(chunk);
-        total += seconds(done, count);
+        total += of_prompt(times, done, count);
         done += count;
     }
     total

@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 
 use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
-use kvframe_server::{Batch, Preemption, QueueOrder, ReturnOptions, ServerOptions, Speculation};
+use kvframe_server::profile::{History, LayerKind, Layers, Matrices, Routed};
+use kvframe_server::{
+    Batch, Layered, Preemption, QueueOrder, ReturnOptions, ServerOptions, Speculation,
+};
 use proptest::prelude::*;
 
 pub const BLOCK: u32 = 4;
@@ -110,6 +113,35 @@ pub fn servers() -> impl Strategy<Value = Server> {
 
 pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec((0u32..60, 0u32..4, 0u32..30, 0u32..12), 1..40)
+}
+
+/// Layers of several kinds, at times that no binary fraction holds exactly.
+pub fn layered() -> impl Strategy<Value = Layered> {
+    let history = (1u32..5, prop_oneof![Just(u32::MAX), 0u32..8], 0.0f64..1e-5, 0.0f64..1e-5);
+    let history =
+        prop::option::of(history.prop_map(|(compress_ratio, index_topk, score, score_read)| {
+            History { compress_ratio, index_topk, score, score_read }
+        }));
+    let window = prop_oneof![Just(u32::MAX), 0u32..30];
+    let times = (0.0f64..1e-4, 0.0f64..1e-5, 0.0f64..1e-4);
+    let kind = (window, history, times).prop_map(|(window, history, times)| {
+        let (read, prompt_pair, answer_pair) = times;
+        LayerKind { window, history, read, prompt_pair, answer_pair }
+    });
+    let experts = (1.0f64..20.0, 0.5f64..4.0, 0.0f64..0.001);
+    let routed = experts.prop_map(|(experts, used, read)| Routed { experts, used, read });
+    let matrices = (0.0f64..0.005, 0.0f64..0.001, prop::collection::vec(routed, 0..3))
+        .prop_map(|(read, token, routed)| Matrices { read, token, routed });
+    let parts = (prop::collection::vec(kind, 0..4), prop::collection::vec(matrices, 0..3));
+    (parts, 0.0f64..1e-4, any::<bool>()).prop_map(|((kinds, matrices), state, is_cascade)| {
+        Layered {
+            host: 0.0031,
+            matrices,
+            layers: Layers { kinds, state },
+            exchange: 1e-5,
+            is_cascade,
+        }
+    })
 }
 
 /// Times that no binary fraction holds exactly.
