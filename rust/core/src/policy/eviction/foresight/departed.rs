@@ -1,38 +1,38 @@
 //! Blocks that are gone, remembered for a while by their keys.
 
-use super::lists::{LATEST, MOST_USES};
-use crate::hash::Key;
+use super::lists::History;
 
-/// What is remembered of a block.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Departure {
-    /// Part of its key. Another key is taken for it in 2^-13 of all questions: a use counted wrongly.
-    pub tag: u16,
-    pub uses: u8,
-    pub class: u8,
-    /// Block accesses when it was used last.
-    pub time: u64,
-}
+/// What is remembered of a block: its history, and part of its key in the 16 bits above. Another key is taken
+/// for it in 2^-13 of all questions: a use counted wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Departure(u64);
+
+const TAG: u32 = 48;
 
 impl Departure {
-    /// One word, never 0: from the lowest bit, time (38 bits), uses (4), class and 1 (6), tag (16).
-    fn word(self) -> u64 {
-        let class = u64::from(self.class) + 1;
-        let uses = u64::from(self.uses.min(MOST_USES));
-        self.time.min(LATEST) | uses << 38 | class << 42 | u64::from(self.tag) << 48
+    /// Never 0: a block was used once at the least.
+    fn new(mixed: u64, history: History) -> Self {
+        Self(history.word() | mixed << TAG)
     }
 
     fn of_word(word: u64) -> Option<Self> {
-        let class = ((word >> 42) as u8 & 63).checked_sub(1)?;
-        let (uses, tag) = ((word >> 38) as u8 & MOST_USES, (word >> 48) as u16);
-        Some(Self { tag, uses, class, time: word & LATEST })
+        (word > 0).then_some(Self(word))
+    }
+
+    pub fn history(self) -> History {
+        History::of_word(self.0)
+    }
+
+    pub fn tag(self) -> u16 {
+        (self.0 >> TAG) as u16
     }
 }
 
 /// Words of a set: one cache line of 64 bytes.
 const WAYS: usize = 8;
 
-/// A table of fixed size; of a set, the entry that came first is forgotten. Every question is one
+/// A table of fixed size. The entries of a set stand in a row, the latest first, and words without an entry
+/// before and behind them; of a full set, the entry that came first is forgotten. Every question is one
 /// cache line, and nothing is allocated after the first block has gone. An empty table is all
 /// zeros, which the system hands out page by page as they are written: its size costs the first
 /// block nothing.
@@ -78,29 +78,43 @@ impl Departures {
         self.words[at..].first_chunk_mut().expect("a set is whole")
     }
 
-    /// Remembers a block that is not remembered; returns the one that is forgotten for it.
-    pub fn add(&mut self, key: Key, class: u8, uses: u8, time: u64) -> Option<Departure> {
-        let mixed = key.mixed();
-        let (at, tag) = (self.place(mixed), mixed as u16);
+    /// Remembers a block that is not remembered; returns the one that is forgotten for it. `mixed` is
+    /// [`Key::mixed`](crate::hash::Key::mixed).
+    #[inline]
+    pub fn add(&mut self, mixed: u64, history: History) -> Option<Departure> {
+        let (at, Departure(new)) = (self.place(mixed), Departure::new(mixed, history));
         let set = self.set(at);
-        let (before, new) = (*set, Departure { tag, uses, class, time }.word());
+        if set[0] == 0 {
+            let first = set.iter().position(|&word| word > 0).unwrap_or(1);
+            set[first - 1] = new;
+            return None;
+        }
+        let before = *set;
         *set = std::array::from_fn(|way| if way == 0 { new } else { before[way - 1] });
         Departure::of_word(before[WAYS - 1])
     }
 
-    /// What is remembered under a key, which is forgotten now. `mixed` is [`Key::mixed`].
+    /// What is remembered under a key, which is forgotten now.
     #[inline]
     pub fn take(&mut self, mixed: u64) -> Option<Departure> {
         if !self.is_reserved() {
             return None;
         }
-        let (at, tag) = (self.place(mixed), mixed as u16);
+        let (at, tag) = (self.place(mixed), mixed << TAG);
         let set = self.set(at);
-        let way = set.iter().position(|&word| word > 0 && (word >> 48) as u16 == tag)?;
-        let gone = set[way];
-        set.copy_within(way + 1.., way);
-        set[WAYS - 1] = 0;
-        Departure::of_word(gone)
+        let is_own = |word: u64| (word ^ tag).wrapping_sub(1) < (1 << TAG) - 1;
+        // Those that came after it move up on the way to it.
+        let mut later = 0;
+        for slot in &mut *set {
+            let word = std::mem::replace(slot, later);
+            if is_own(word) {
+                return Departure::of_word(word);
+            }
+            later = word;
+        }
+        set.copy_within(1.., 0);
+        set[WAYS - 1] = later;
+        None
     }
 
     /// All that are remembered.
@@ -113,25 +127,30 @@ impl Departures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::Key;
 
-    fn key(x: u64) -> Key {
+    fn key(x: u64) -> u64 {
         let mixed = (x + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Key((u128::from(mixed ^ (mixed >> 29)) << 64) | u128::from(x))
+        Key((u128::from(mixed ^ (mixed >> 29)) << 64) | u128::from(x)).mixed()
+    }
+
+    fn time(gone: Departure) -> u64 {
+        gone.history().time()
     }
 
     #[test]
     fn what_has_gone_is_known_until_it_is_asked_for() {
         let mut departed = Departures::default();
-        assert!(!departed.is_reserved() && departed.take(key(0).mixed()).is_none());
+        assert!(!departed.is_reserved() && departed.take(key(0)).is_none());
         departed.reserve(100);
         for x in 0..12 {
-            assert_eq!(departed.add(key(x), x as u8, x as u8 + 1, x), None);
+            assert_eq!(departed.add(key(x), History::new(x as u8, x as u8 + 1, x)), None);
         }
         assert_eq!(departed.len(), 12);
         for x in 0..12 {
-            let gone = departed.take(key(x).mixed()).expect("there is room for all");
-            assert_eq!((gone.class, gone.uses, gone.time), (x as u8, x as u8 + 1, x));
-            assert_eq!(departed.take(key(x).mixed()), None);
+            let gone = departed.take(key(x)).expect("there is room for all");
+            assert_eq!(gone.history(), History::new(x as u8, x as u8 + 1, x));
+            assert_eq!(departed.take(key(x)), None);
         }
         assert_eq!(departed.len(), 0);
     }
@@ -140,9 +159,9 @@ mod tests {
     fn of_one_key_the_last_departure_is_known() {
         let mut departed = Departures::default();
         departed.reserve(8);
-        assert_eq!(departed.add(key(1), 1, 1, 10), None);
-        assert_eq!(departed.add(key(1), 2, 2, 20), None);
-        assert_eq!(departed.take(key(1).mixed()).map(|gone| gone.time), Some(20));
+        assert_eq!(departed.add(key(1), History::new(1, 1, 10)), None);
+        assert_eq!(departed.add(key(1), History::new(2, 2, 20)), None);
+        assert_eq!(departed.take(key(1)).map(time), Some(20));
     }
 
     #[test]
@@ -151,18 +170,34 @@ mod tests {
         departed.reserve(WAYS);
         // One set: every key goes there. Times are out of order.
         for time in [40, 10, 30, 20, 80, 70, 60, 50] {
-            assert_eq!(departed.add(key(time), 0, 1, time), None);
+            assert_eq!(departed.add(key(time), History::new(0, 1, time)), None);
         }
-        let forgotten = [90, 100].map(|time| departed.add(key(time), 0, 1, time));
-        assert_eq!(forgotten.map(|gone| gone.map(|gone| gone.time)), [Some(40), Some(10)]);
-        assert_eq!((departed.take(key(10).mixed()), departed.len()), (None, WAYS as u64));
-        assert!(
-            [30, 20, 80, 70, 60, 50, 90, 100]
-                .iter()
-                .all(|&t| departed.take(key(t).mixed()).is_some())
-        );
-        departed.add(key(1), 0, 1, 1);
+        let forgotten = [90, 100].map(|time| departed.add(key(time), History::new(0, 1, time)));
+        assert_eq!(forgotten.map(|gone| gone.map(self::time)), [Some(40), Some(10)]);
+        assert_eq!((departed.take(key(10)), departed.len()), (None, WAYS as u64));
+        assert!([30, 20, 80, 70, 60, 50, 90, 100].iter().all(|&t| departed.take(key(t)).is_some()));
+        departed.add(key(1), History::new(0, 1, 1));
         departed.reserve(WAYS);
         assert_eq!(departed.len(), 0, "reserving empties the table");
+    }
+
+    #[test]
+    fn what_is_taken_leaves_room_and_the_others_in_their_order() {
+        let mut departed = Departures::default();
+        departed.reserve(WAYS);
+        let add = |departed: &mut Departures, time: u64| {
+            departed.add(key(time), History::new(0, 1, time)).map(self::time)
+        };
+        assert!((0..8).all(|time| add(&mut departed, time).is_none()));
+        for taken in [5, 3, 7] {
+            assert_eq!(departed.take(key(taken)).map(time), Some(taken));
+        }
+        assert_eq!(
+            [8, 9, 10, 11, 12].map(|time| add(&mut departed, time)),
+            [None, None, None, Some(0), Some(1)]
+        );
+        assert_eq!(departed.take(key(99)), None);
+        let rest = [13, 14, 15, 16].map(|time| add(&mut departed, time));
+        assert_eq!(rest, [2, 4, 6, 8].map(Some));
     }
 }

@@ -1,7 +1,6 @@
 //! The first of each list, side by side: which of them is evicted next.
 
 use super::ROOM;
-use crate::pool::{BlockId, NIL};
 
 /// The firsts of the lists of one retention priority, as they were when they came first; what one is
 /// worth is looked up again in every epoch.
@@ -9,7 +8,6 @@ use crate::pool::{BlockId, NIL};
 pub(super) struct Firsts {
     /// The priority, while they are known.
     priority: Option<u8>,
-    blocks: [BlockId; ROOM],
     /// The class that the last victim was of.
     class: usize,
     /// All others are worth as much at the least, and are as old at the most.
@@ -19,6 +17,9 @@ pub(super) struct Firsts {
     least: [Worth; NODES],
     oldest: [Age; NODES],
     changed: u64,
+    /// The operation, and a bit for each class that was looked up in it.
+    tick: u64,
+    fresh: u64,
 }
 
 /// Places in a tournament: 1 is its winner's, those that play for place n have 2n and 2n + 1, and class c has
@@ -52,12 +53,13 @@ impl Default for Firsts {
     fn default() -> Self {
         Self {
             priority: None,
-            blocks: [NIL; ROOM],
             class: 0,
             others: (0.0, 0),
             least: [NO_WORTH; NODES],
             oldest: [NO_AGE; NODES],
             changed: u64::MAX,
+            tick: 0,
+            fresh: 0,
         }
     }
 }
@@ -81,27 +83,43 @@ impl Firsts {
         !known
     }
 
-    /// The first of a class: the block, when it was used last, what it is worth.
+    /// Of the classes whose first is another one used at the same time, those that were not looked up in
+    /// this operation: it has grown older since.
     #[inline]
-    pub fn set(&mut self, class: usize, first: Option<(BlockId, u64, f64)>) {
+    pub fn older(&mut self, alike: u64, tick: u64) -> u64 {
+        if tick != self.tick {
+            (self.tick, self.fresh) = (tick, 0);
+        }
+        alike & !self.fresh
+    }
+
+    /// Whether a class was looked up in this operation.
+    #[inline]
+    pub fn is_fresh(&self, class: usize) -> bool {
+        self.fresh >> class & 1 > 0
+    }
+
+    /// The first of a class: when it was used last, what it is worth.
+    #[inline]
+    pub fn set(&mut self, class: usize, first: Option<(u64, f64)>) {
         let class = class % ROOM;
-        let (block, age, worth) = match first {
-            Some((block, time, worth)) => (block, (time * ROOM as u64) | class as u64, worth),
-            None => (NIL, NO_AGE, f64::INFINITY),
+        let (age, worth) = match first {
+            Some((time, worth)) => ((time * ROOM as u64) | class as u64, worth),
+            None => (NO_AGE, f64::INFINITY),
         };
-        self.blocks[class] = block;
         self.oldest[ROOM + class] = age;
         self.least[ROOM + class] = worth_of(worth, age);
         self.changed |= 1 << class;
+        self.fresh |= 1 << class;
         if class != self.class {
             self.others = (self.others.0.min(worth), self.others.1.min(age));
         }
     }
 
-    /// The one of least worth, if it is worth less than `doubt` times the one idle longest; else that.
-    /// `filled` has a bit for each class that has one.
+    /// The class whose first is of least worth, if that is less than `doubt` times what the one idle longest
+    /// is worth; else the class of that. `filled` has a bit for each class that has one.
     #[inline]
-    pub fn choose(&mut self, doubt: f64, filled: u64) -> Option<BlockId> {
+    pub fn choose(&mut self, doubt: f64, filled: u64) -> Option<usize> {
         if filled == 0 {
             return None;
         }
@@ -113,7 +131,7 @@ impl Firsts {
         if !leads || filled >> self.class & 1 == 0 {
             self.compare(doubt);
         }
-        Some(self.blocks[self.class % ROOM])
+        Some(self.class)
     }
 
     fn compare(&mut self, doubt: f64) {
@@ -163,13 +181,13 @@ mod tests {
     use super::*;
 
     /// What all classes would be compared for, one by one.
-    fn by_hand(all: &[Option<(BlockId, u64, f64)>], doubt: f64) -> Option<BlockId> {
-        let of = |class: usize| all[class].map(|(block, time, worth)| (worth, time, class, block));
+    fn by_hand(all: &[Option<(u64, f64)>], doubt: f64) -> Option<usize> {
+        let of = |class: usize| all[class].map(|(time, worth)| (worth, time, class));
         let mut known: Vec<_> = (0..all.len()).filter_map(of).collect();
         known.sort_by(|a, b| a.partial_cmp(b).expect("no worth is NaN"));
         let least = *known.first()?;
         let oldest = *known.iter().min_by_key(|first| (first.1, first.2))?;
-        Some(if least.0 < doubt * oldest.0 { least.3 } else { oldest.3 })
+        Some(if least.0 < doubt * oldest.0 { least.2 } else { oldest.2 })
     }
 
     #[test]
@@ -187,7 +205,7 @@ mod tests {
             }
             let again = firsts.turn_to(5);
             for (class, of) in all.iter_mut().enumerate() {
-                let first = (round * 64 + class as u32, draw(40), draw(6) as f64 / 4.0);
+                let first = (draw(40), draw(6) as f64 / 4.0);
                 let other = draw(60) == 0;
                 if other {
                     *of = (draw(4) > 0).then_some(first);

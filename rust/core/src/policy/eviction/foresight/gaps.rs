@@ -53,8 +53,10 @@ struct Class {
     ended: Row,
     /// How many of them by a use.
     used: Row,
-    /// What a block of that age is worth.
+    /// What a block of that age is worth; the chance of a use at each age, until that is asked for.
     worth: Row,
+    /// So many chances are there.
+    chances: usize,
 }
 
 /// The state of all classes: 4 kB each, whatever the number of blocks.
@@ -70,7 +72,7 @@ pub(super) struct Gaps {
 impl Default for Gaps {
     fn default() -> Self {
         let none = [0.0; BUCKETS];
-        let class = Class { ended: none, used: none, worth: none };
+        let class = Class { ended: none, used: none, worth: none, chances: 0 };
         let reached = vec![none; FAMILY + 1];
         Self { classes: vec![class; CLASSES + 1], reached, stretches: [NO_STRETCH; BUCKETS] }
     }
@@ -90,8 +92,13 @@ impl Gaps {
     /// What keeping a block of that class and age is worth: uses by the time it takes up, in block
     /// accesses.
     #[inline]
-    pub fn worth(&self, class: usize, age: u64) -> f64 {
-        self.classes[class].worth[bucket(age)]
+    pub fn worth(&mut self, class: usize, age: u64) -> f64 {
+        let class = &mut self.classes[class];
+        if class.chances > 0 {
+            fill_worth(&mut class.worth[..class.chances], &mut self.stretches);
+            class.chances = 0;
+        }
+        class.worth[bucket(age)]
     }
 
     /// Brings what blocks of a family are worth up to date, then forgets all but a part of what has ended.
@@ -126,23 +133,15 @@ impl Gaps {
         let mut known = root.map(|chance| (chance * prior[family]).min(MOST_LIKELY));
         let pool = ClassPool::of(reached, own, limit);
         learn(&mut known[..limit], &pool.used, &pool.reached, trust);
-        let mut unseen = None;
         for (class, row) in own.iter_mut().zip(reached) {
-            let Class { ended, used, worth } = class;
-            if row[0] == 0.0 {
-                // No block of this class has been seen.
-                let unseen = unseen.get_or_insert_with(|| {
-                    let mut unseen = [0.0; BUCKETS];
-                    fill_worth(&mut unseen[..limit], &known, &mut self.stretches);
-                    unseen
-                });
-                worth.copy_from_slice(unseen);
-                continue;
+            let Class { ended, used, worth, chances } = class;
+            worth[..limit].copy_from_slice(&known[..limit]);
+            *chances = limit;
+            // Otherwise no block of this class has been seen.
+            if row[0] > 0.0 {
+                learn(&mut worth[..limit], used, row, trust);
+                fade(ended, used, limit, keep);
             }
-            let mut hazards = known;
-            learn(&mut hazards[..limit], used, row, trust);
-            fill_worth(&mut worth[..limit], &hazards, &mut self.stretches);
-            fade(ended, used, limit, keep);
         }
         if family == 0 {
             fade(&mut all.ended, &mut all.used, limit, keep);
@@ -218,13 +217,14 @@ struct Stretch {
 
 const NO_STRETCH: Stretch = Stretch { uses: 0.0, time: 0.0, left: 0.0 };
 
-/// Gittins' index of every age: the highest expected uses per access over any stopping time. The
-/// loop runs from the last age back. An age absorbs the stretch after it while that stretch has
-/// more uses per access; each stretch is absorbed once, so all of them take O(ages).
-fn fill_worth(worth: &mut [f64], hazards: &[f64], later: &mut [Stretch; BUCKETS]) {
+/// Turns the chances of a use at each age into Gittins' index of it: the highest expected uses per
+/// access over any stopping time. The loop runs from the last age back. An age absorbs the stretch after
+/// it while that stretch has more uses per access; each stretch is absorbed once, so all of them take
+/// O(ages).
+fn fill_worth(worth: &mut [f64], later: &mut [Stretch; BUCKETS]) {
     let mut n = 0;
-    let ages = worth.iter_mut().zip(hazards).zip(&WIDTHS);
-    for ((worth, &h), &width) in ages.rev() {
+    for (worth, &width) in worth.iter_mut().zip(&WIDTHS).rev() {
+        let h = *worth;
         let mut own = Stretch { uses: h, time: (1.0 - h / 2.0) * width, left: 1.0 - h };
         while n > 0 && later[n - 1].uses * own.time > own.uses * later[n - 1].time {
             let next = later[n - 1];
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn worth_is_the_best_over_all_times_to_give_up() {
         let hazards = [0.1, 0.0, 0.5, 0.3, 0.01, 0.9, 0.2, 0.0, 0.4, 0.05, 0.05, 0.6];
-        let mut worth = [0.0; 12];
-        fill_worth(&mut worth, &hazards, &mut [NO_STRETCH; BUCKETS]);
+        let mut worth = hazards;
+        fill_worth(&mut worth, &mut [NO_STRETCH; BUCKETS]);
         for (from, &worth) in worth.iter().enumerate() {
             let (mut best, mut left, mut uses, mut time) = (0.0f64, 1.0, 0.0, 0.0);
             for (b, h) in hazards.iter().enumerate().skip(from) {
@@ -280,7 +280,7 @@ mod tests {
         for _ in 0..1_000 {
             gaps.ended(0, 10, true, 1);
             gaps.ended(1, 1_000, true, 1);
-            idle.join(2);
+            idle.join(2, 1);
         }
         gaps.refresh(0, &idle, 100_000, Tuning { keep: 1.0, ..Tuning::default() });
         assert!(gaps.worth(0, 1) > 10.0 * gaps.worth(1, 1));

@@ -37,12 +37,12 @@ impl Idle {
         self.starts.partition_point(|&start| start <= time) - 1
     }
 
-    /// A block of `class` is used now.
+    /// `n` blocks of `class` are used now.
     #[inline]
-    pub fn join(&mut self, class: u8) {
+    pub fn join(&mut self, class: u8, n: u32) {
         let last = self.counts.last_mut().expect("never empty");
-        last[class as usize] += 1;
-        last[ALL] += 1;
+        last[class as usize] += n;
+        last[ALL] += n;
     }
 
     /// `n` blocks of `class` last used at `time` are idle no more, or no longer watched.
@@ -137,7 +137,7 @@ mod tests {
     fn joined(times: impl Iterator<Item = u64>, grain: u64) -> Idle {
         let mut idle = Idle::default();
         for time in times {
-            idle.join(3);
+            idle.join(3, 1);
             if time % grain == 0 {
                 idle.turn(time + 1);
             }
@@ -165,7 +165,7 @@ mod tests {
             idle.leave(3, time, 1);
         }
         assert_eq!(idle.len(), 33);
-        idle.join(5);
+        idle.join(5, 1);
         idle.leave(5, 101, 1);
         assert_eq!(idle.len(), 33);
         for time in (1..=100).filter(|time| time % 3 == 0) {

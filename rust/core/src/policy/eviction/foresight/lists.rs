@@ -2,8 +2,8 @@
 
 use super::ROOM;
 use super::chains::Chains;
-use crate::policy::grow;
 use crate::pool::{BlockId, NIL, Pool, State};
+use crate::retention::DEFAULT_PRIORITY;
 
 /// Greatest time that is told apart; later ones count as this.
 pub(super) const LATEST: u64 = (1 << 38) - 1;
@@ -38,7 +38,6 @@ const PLACE: u32 = 48;
 const FOUND: u64 = 1 << 50;
 const COUNTED: u64 = 1 << 51;
 const BAND: u32 = 56;
-const IN_CLASS: u64 = (ROOM as u64 - 1) << CLASS;
 const IN_BAND: u64 = 0xff << BAND;
 const LISTED: u64 = (Place::Listed as u64) << PLACE;
 /// Where a block stands: its place, and the band of its list.
@@ -55,6 +54,16 @@ impl History {
     #[inline]
     pub fn new(class: u8, uses: u8, time: u64) -> Self {
         Self(time | u64::from(class) << CLASS | u64::from(uses) << USES)
+    }
+
+    /// That in the lowest 48 bits of a word.
+    pub fn of_word(word: u64) -> Self {
+        Self(word & Self::ALL)
+    }
+
+    /// 48 bits.
+    pub fn word(self) -> u64 {
+        self.0
     }
 
     pub fn time(self) -> u64 {
@@ -79,7 +88,7 @@ impl Column {
 
     #[inline]
     pub fn history(&self) -> History {
-        History(self.word & History::ALL)
+        History::of_word(self.word)
     }
 
     fn class(&self) -> u8 {
@@ -142,8 +151,10 @@ struct Band {
     lists: [List; ROOM],
     /// A bit for each list that has a block.
     filled: u64,
-    /// A bit for each list whose first block is another than when it was asked for last.
+    /// A bit for each list whose first block is another than when it was asked for last: one used at another
+    /// time, or one used at the same time.
     changed: u64,
+    alike: u64,
 }
 
 /// All of them. A prefix's inner blocks stand in their lists, too, and are passed over: a block that may
@@ -161,31 +172,49 @@ impl Lists {
         &self.columns[block as usize]
     }
 
+    /// Room for the blocks of a pool that has created so many.
+    #[inline]
+    pub fn grow(&mut self, created: u32) {
+        if self.columns.len() < created as usize {
+            self.columns.resize(created as usize, EMPTY);
+        }
+    }
+
     /// What is known of `block` from now on; it has an owner.
     #[inline]
     pub fn enter(&mut self, block: BlockId, column: Column) {
-        grow(&mut self.columns, block, EMPTY);
         self.columns[block as usize] = column;
     }
 
-    /// An allocation found `block`: its history from now on. Whether its waits are counted.
+    /// An allocation found those at the front of `blocks` that have the history `before`: the history of each
+    /// from now on. How many they are, and of how many the waits are counted.
     #[inline]
-    pub fn find(&mut self, block: BlockId, history: History) -> bool {
-        let column = &mut self.columns[block as usize];
-        if column.place() == Place::Listed {
-            return self.find_listed(block, history);
+    pub fn find(&mut self, blocks: &[BlockId], before: History, history: History) -> (usize, u32) {
+        let (mut n, mut counted) = (0, 0);
+        for &block in blocks {
+            let column = &mut self.columns[block as usize];
+            if column.history() != before {
+                break;
+            }
+            n += 1;
+            counted += u32::from(column.is_counted());
+            if column.place() == Place::Listed {
+                self.find_listed(block, history);
+                continue;
+            }
+            column.word = (column.word & !History::ALL) | history.0 | FOUND;
         }
-        column.word = (column.word & !History::ALL) | history.0 | FOUND;
-        column.is_counted()
+        (n, counted)
     }
 
     /// The same of a block without an owner: a copy of it was computed.
     #[cold]
-    fn find_listed(&mut self, block: BlockId, history: History) -> bool {
+    fn find_listed(&mut self, block: BlockId, history: History) {
         self.leave(block);
-        let counted = self.find(block, history);
-        self.join(block, self.columns[block as usize].band());
-        counted
+        let column = &mut self.columns[block as usize];
+        column.word = (column.word & !History::ALL) | history.0 | FOUND;
+        let priority = column.band();
+        self.join(block, priority);
     }
 
     #[inline]
@@ -201,7 +230,7 @@ impl Lists {
     fn place_of(&mut self, priority: u8) -> usize {
         self.bands.binary_search_by_key(&priority, |band| band.priority).unwrap_or_else(|at| {
             let none = List { first: NIL, last: NIL };
-            let band = Band { priority, lists: [none; ROOM], filled: 0, changed: 0 };
+            let band = Band { priority, lists: [none; ROOM], filled: 0, changed: 0, alike: 0 };
             self.bands.insert(at, band);
             at
         })
@@ -218,31 +247,30 @@ impl Lists {
     /// Puts `blocks`, in the order of their prefix, last in the lists of their classes, the last of them
     /// first.
     pub fn join_all(&mut self, blocks: &[BlockId], pool: &Pool) {
-        let Some(&leaf) = blocks.last() else { return };
-        let of = |column: &Column, block: BlockId| {
-            (column.word & IN_CLASS) | u64::from(pool.priority(block)) << BAND
-        };
-        let list_of = |list: u64| (History(list).class(), (list >> BAND) as u8);
-        let mut list = of(&self.columns[leaf as usize], leaf);
-        // What the list ended with, the first that joins it, and the one that joined it last.
-        let mut end = self.last(list_of(list));
-        let (mut first, mut before) = (leaf, end);
-        for (at, &block) in blocks.iter().enumerate().rev() {
-            let own = of(&self.columns[block as usize], block);
-            if own != list {
-                self.columns[before as usize].after = NIL;
-                self.end_at(list_of(list), end, first, before);
-                (list, end, first) = (own, self.last(list_of(own)), block);
-                before = end;
+        let banded = pool.has_priorities();
+        let priority = |block| if banded { pool.priority(block) } else { DEFAULT_PRIORITY };
+        let mut rest = blocks.iter().rev().copied();
+        let mut next = rest.next();
+        while let Some(first) = next {
+            let (band, class) = (priority(first), self.columns[first as usize].class());
+            let end = self.last((class, band));
+            let columns = &mut self.columns[..];
+            let stands = u64::from(band) << BAND | LISTED;
+            let (mut before, mut last) = (end, first);
+            while let Some(block) = next {
+                let column = &mut columns[block as usize];
+                if column.class() != class || priority(block) != band {
+                    break;
+                }
+                // The one after it is of the same list, mostly.
+                next = rest.next();
+                (column.before, column.after) = (before, next.unwrap_or(NIL));
+                column.word = (column.word & !STANDS) | stands;
+                (before, last) = (block, block);
             }
-            // The one after it is of the same list, mostly.
-            let after = if at > 0 { blocks[at - 1] } else { NIL };
-            let column = &mut self.columns[block as usize];
-            (column.before, column.after) = (before, after);
-            column.word = (column.word & !STANDS) | own & IN_BAND | LISTED;
-            before = block;
+            columns[last as usize].after = NIL;
+            self.end_at((class, band), end, first, last);
         }
-        self.end_at(list_of(list), end, first, before);
     }
 
     /// The last block of a list.
@@ -273,29 +301,43 @@ impl Lists {
 
     /// Puts `block` first in its list, if it was passed over.
     #[inline]
-    pub fn come_back(&mut self, block: BlockId, priority: u8) {
-        let column = &self.columns[block as usize];
-        if column.place() == Place::Listed {
-            return;
+    pub fn come_back(&mut self, block: BlockId, pool: &Pool) {
+        if self.columns[block as usize].place() != Place::Listed {
+            self.put_first(block, pool);
         }
-        let class = column.class();
+    }
+
+    /// Puts `block` first in its list, and behind it those that it follows, as far as they have no other
+    /// follower and would come there next.
+    fn put_first(&mut self, block: BlockId, pool: &Pool) {
+        let priority = pool.priority(block);
+        let history = self.columns[block as usize].history();
+        let class = history.class();
         let band = self.band(priority);
         band.changed |= 1 << class;
+        band.filled |= 1 << class;
         let list = &mut band.lists[slot(class)];
         let after = std::mem::replace(&mut list.first, block);
-        if after == NIL {
-            list.last = block;
-            band.filled |= 1 << class;
-        } else {
-            self.columns[after as usize].before = block;
+        let (mut before, mut last, mut next) = (NIL, block, pool.parent(block));
+        while let Some(column) = self.columns.get(next as usize) {
+            let alike = column.place() == Place::Parked && column.history() == history;
+            if !alike || pool.children(next) > 1 || pool.priority(next) != priority {
+                break;
+            }
+            self.columns[last as usize].enlist(before, next, priority);
+            (before, last, next) = (last, next, pool.parent(next));
         }
-        self.columns[block as usize].enlist(NIL, after, priority);
+        self.columns[last as usize].enlist(before, after, priority);
+        match after {
+            NIL => self.band(priority).lists[slot(class)].last = last,
+            after => self.columns[after as usize].before = last,
+        }
     }
 
     /// Puts `block` first in its list, if it was passed over.
     pub fn bare(&mut self, block: BlockId, pool: &Pool) {
         if self.columns[block as usize].place() == Place::Parked {
-            self.come_back(block, pool.priority(block));
+            self.put_first(block, pool);
         }
     }
 
@@ -307,26 +349,34 @@ impl Lists {
         }
     }
 
-    /// Takes `block` out of its list, which it is likely to be the first of.
+    /// Takes `block` out of its list, which it is likely to be the first of; what was known of it. Nothing
+    /// follows a `leaf`.
     #[inline]
-    pub fn evict(&mut self, block: BlockId) {
+    pub fn evict(&mut self, block: BlockId, leaf: impl FnOnce(BlockId) -> bool) -> Column {
         let column = &mut self.columns[block as usize];
-        if column.place() != Place::Listed || column.before != NIL {
-            return self.leave(block);
+        let known = *column;
+        if known.place() != Place::Listed || known.before != NIL {
+            self.leave(block);
+            return known;
         }
         column.set_place(Place::Out);
-        let (after, class, priority) = (column.after, column.class(), column.band());
-        if after != NIL {
-            self.columns[after as usize].before = NIL;
-        }
+        let (after, history, priority) = (known.after, known.history(), known.band());
+        let class = history.class();
+        // Mostly the block that it followed.
+        let alike = self.columns.get_mut(after as usize).is_some_and(|next| {
+            next.before = NIL;
+            next.history().time() == history.time() && leaf(after)
+        });
         let band = self.band(priority);
         let list = &mut band.lists[slot(class)];
         list.first = after;
-        band.changed |= 1 << class;
+        band.changed |= u64::from(!alike) << class;
+        band.alike |= u64::from(alike) << class;
         if after == NIL {
             list.last = NIL;
             band.filled &= !(1 << class);
         }
+        known
     }
 
     /// Takes `block` out of its list, if it is in one.
@@ -430,9 +480,30 @@ impl Lists {
         (block != NIL).then_some(block)
     }
 
-    /// The lists of band `at` whose first block is another than at the last call, a bit each.
-    pub fn take_changed(&mut self, at: usize) -> u64 {
-        self.bands.get_mut(at).map_or(0, |band| std::mem::take(&mut band.changed))
+    /// The block that comes first in a list.
+    #[inline]
+    pub fn front(&self, at: usize, class: usize) -> Option<BlockId> {
+        let block = self.bands.get(at)?.lists[class % ROOM].first;
+        (block != NIL).then_some(block)
+    }
+
+    /// The block that comes first in a list of the lowest priority, if no other list there has another first
+    /// block than when it was asked for last, and the block is as old as the one before it.
+    #[inline]
+    pub fn next_alike(&self, class: usize) -> Option<BlockId> {
+        let band = self.bands.first()?;
+        let unchanged = (band.changed | band.alike & !(1 << class)) == 0;
+        let block = band.lists[class % ROOM].first;
+        (unchanged && block != NIL).then_some(block)
+    }
+
+    /// The lists of band `at` whose first block is another than at the last call, a bit each: used at another
+    /// time, and used at the same time.
+    #[inline]
+    pub fn take_changed(&mut self, at: usize) -> (u64, u64) {
+        let take =
+            |band: &mut Band| (std::mem::take(&mut band.changed), std::mem::take(&mut band.alike));
+        self.bands.get_mut(at).map_or((0, 0), take)
     }
 
     /// The lists of band `at` that are not empty, a bit each.

@@ -17,10 +17,11 @@
 //!
 //! Time counts block accesses; those of one operation are one moment. A block is in a list, so that an
 //! access and a victim are O(1): the firsts of all lists are compared when an operation wants its
-//! first victim, and when the list that gave it has become worth more than another. What blocks are
-//! worth is worked out anew bit by bit, a fifth of the classes at a time. Memory: 16 bytes a block, as
-//! many again where parents are inferred (see `chains`), 8 for each of the [`Tuning::watched`] departed blocks per block ([`MOST_WATCHED`] of them, 32 MiB, at
-//! the most), and 400 kB.
+//! first victim, and when the list that gave it has become worth more than another; the rest of a
+//! prefix that was used at one time goes without a comparison. What blocks are worth is worked out anew bit
+//! by bit, a fifth of the classes at a time, and once it is asked for. Memory: 16 bytes a block, as many
+//! again where parents are inferred (see `chains`), 8 for each of the [`Tuning::watched`] departed blocks
+//! per block ([`MOST_WATCHED`] of them, 32 MiB, at the most), and 400 kB.
 
 mod chains;
 mod departed;
@@ -137,6 +138,14 @@ struct Wait {
     time: u64,
 }
 
+/// Departed blocks of one history that are used again, and how many of their waits are counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Back {
+    history: Option<History>,
+    n: u32,
+    counted: u32,
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Foresight {
@@ -164,6 +173,8 @@ pub struct Foresight {
     /// The block that was used last.
     last: Option<BlockId>,
     firsts: Firsts,
+    /// The class of the last victim, if what is worth as much there goes before anything else in this operation.
+    lead: Option<usize>,
     /// When what they are worth was looked up.
     looked: u64,
     rival: Rival,
@@ -179,6 +190,12 @@ fn log(n: u8, most: usize) -> usize {
 /// Below 1,024, 4,096, 16,384 tokens and more as 0, 1, 2, 3, up to `most` − 1.
 fn log4(tokens: u64, most: usize) -> usize {
     (tokens >> 10).checked_ilog2().map_or(0, |octave| (octave as usize / 2 + 1).min(most - 1))
+}
+
+impl History {
+    fn wait(self) -> Wait {
+        Wait { class: self.class(), time: self.time() }
+    }
 }
 
 impl Consulted for Foresight {}
@@ -210,6 +227,7 @@ impl Foresight {
 
     fn begin_at(&mut self, view: View<'_>) {
         self.tick = view.now;
+        self.lead = None;
         self.time = self.accesses.min(LATEST);
         let capacity = view.pool.usable();
         if self.share == 0 {
@@ -235,6 +253,15 @@ impl Foresight {
         self.gaps.ended(wait.class, self.time - wait.time, used, n);
     }
 
+    /// Departed blocks are used again.
+    fn come_back(&mut self, back: Back) {
+        let Some(history) = back.history else { return };
+        if back.counted > 0 {
+            self.end(history.wait(), true, back.counted);
+        }
+        self.rival.access(Some(history.time()), false, back.n, back.counted);
+    }
+
     /// `n` blocks that were there are used; of them, `counted` are.
     fn hits(&mut self, wait: Wait, n: u32, counted: u32) {
         if counted > 0 {
@@ -251,10 +278,10 @@ impl Foresight {
     }
 
     /// What departed is watched no longer.
-    fn lose(&mut self, wait: Wait, counted: bool) {
+    fn lose(&mut self, history: History, counted: bool) {
         if counted {
-            self.end(wait, false, 1);
-            self.rival.lost(wait.time);
+            self.end(history.wait(), false, 1);
+            self.rival.lost(history.time());
         }
     }
 
@@ -310,9 +337,18 @@ impl Foresight {
         self.firsts.forget();
     }
 
+    #[inline(never)]
+    fn victim_anew(&mut self, view: View<'_>) -> Option<BlockId> {
+        self.begin(view);
+        self.learn(view.pool.usable());
+        self.lead = None;
+        (0..self.lists.bands()).find_map(|band| self.choose(band, view))
+    }
+
     /// The block of least worth among the firsts of a band, or the one idle longest.
     fn choose(&mut self, band: usize, view: View<'_>) -> Option<BlockId> {
-        let mut changed = self.lists.take_changed(band);
+        let (mut changed, alike) = self.lists.take_changed(band);
+        changed |= self.firsts.older(alike, view.now);
         if self.firsts.turn_to(self.lists.priority(band)?) {
             changed = self.lists.filled(band);
         }
@@ -321,12 +357,13 @@ impl Foresight {
             changed &= changed - 1;
             let first = self.lists.first(band, class, &self.chains, view.pool).map(|block| {
                 let time = self.lists.column(block).history().time();
-                (block, time, self.gaps.worth(class, self.time - time))
+                (time, self.gaps.worth(class, self.time - time))
             });
             self.firsts.set(class, first);
         }
-        self.lists.take_changed(band);
-        self.firsts.choose(self.doubt, self.lists.filled(band))
+        let class = self.firsts.choose(self.doubt, self.lists.filled(band))?;
+        self.lead = (band == 0 && self.firsts.is_fresh(class)).then_some(class);
+        self.lists.front(band, class)
     }
 }
 
@@ -350,8 +387,13 @@ impl Eviction for Foresight {
 
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
+        self.lists.grow(view.pool.created());
         let depths = self.tuning.depths.min(DEPTHS);
         let (mut new, mut counted_new) = (0, 0);
+        // Blocks whose waits are counted, of a class.
+        let (mut joining, mut joined) = (0, 0);
+        // Those that come back, of one history, and their uses from now on.
+        let (mut back, mut uses_back, mut class_back) = (Back::default(), 1, 0);
         let mut unknown = if self.unknown.0 == view.now { self.unknown.1 } else { NIL };
         // The block before it, and the turns that built its prefix.
         let (mut before, mut turns) = (NIL, 0);
@@ -366,14 +408,19 @@ impl Eviction for Foresight {
             // A block leaves before its parent does, and is forgotten before it.
             let follows = told == unknown && told != NIL;
             let mixed = view.pool.key(block).mixed();
-            let gone = if follows { None } else { self.departed.take(mixed) };
             let counted = self.is_counted(mixed as u16);
-            let uses = gone.map_or(1, |gone| (gone.uses + 1).min(lists::MOST_USES));
-            if let Some(gone) = gone {
-                if counted {
-                    self.end(Wait { class: gone.class, time: gone.time }, true, 1);
+            let (mut uses, mut class) = (1, 0);
+            if let Some(gone) = if follows { None } else { self.departed.take(mixed) } {
+                let history = gone.history();
+                if Some(history) != back.history {
+                    self.come_back(back);
+                    back = Back { history: Some(history), n: 0, counted: 0 };
+                    uses_back = (history.uses() + 1).min(lists::MOST_USES);
+                    class_back = self.by_uses(uses_back);
                 }
-                self.rival.access(Some(gone.time), false, 1, counted.into());
+                back.n += 1;
+                back.counted += u32::from(counted);
+                (uses, class) = (uses_back, class_back);
             } else {
                 unknown = block;
                 new += 1;
@@ -385,12 +432,16 @@ impl Eviction for Foresight {
                 turns = self.turns(parent);
             }
             before = block;
-            let class = self.by_uses(uses) + (turns * DEPTHS + log4(tokens, depths)) as u8;
-            if counted {
-                self.idle.join(class);
+            class += (turns * DEPTHS + log4(tokens, depths)) as u8;
+            if class != joining {
+                self.idle.join(joining, joined);
+                (joining, joined) = (class, 0);
             }
+            joined += u32::from(counted);
             self.lists.enter(block, Column::new(History::new(class, uses, self.time), counted));
         }
+        self.come_back(back);
+        self.idle.join(joining, joined);
         if new > 0 {
             self.unknown = (view.now, unknown);
             self.rival.access(None, false, new, counted_new);
@@ -402,26 +453,22 @@ impl Eviction for Foresight {
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
-        // Of those used alike before, and of them from now on.
-        let (mut last, mut next) = (None, History::new(0, 0, 0));
-        for &block in blocks {
+        let mut rest = blocks;
+        while let Some(&block) = rest.first() {
             let history = self.lists.column(block).history();
-            if last != Some(history) {
-                last = Some(history);
-                let own = Wait { class: history.class(), time: history.time() };
-                if own != wait {
-                    self.hits(wait, n, counted);
-                    (wait, n, counted) = (own, 0, 0);
-                }
-                let uses = (history.uses() + 1).min(lists::MOST_USES);
-                let class = self.by_uses(uses) + own.class % FAMILY as u8;
-                next = History::new(class, uses, self.time);
+            let own = history.wait();
+            if own != wait {
+                self.hits(wait, n, counted);
+                (wait, n, counted) = (own, 0, 0);
             }
-            n += 1;
-            if self.lists.find(block, next) {
-                counted += 1;
-                self.idle.join(next.class());
-            }
+            let uses = (history.uses() + 1).min(lists::MOST_USES);
+            let class = self.by_uses(uses) + own.class % FAMILY as u8;
+            let next = History::new(class, uses, self.time);
+            let (found, joining) = self.lists.find(rest, history, next);
+            self.idle.join(class, joining);
+            n += found as u32;
+            counted += joining;
+            rest = &rest[found..];
         }
         self.hits(wait, n, counted);
         self.last = blocks.last().copied().or(self.last);
@@ -450,7 +497,7 @@ impl Eviction for Foresight {
     }
 
     fn on_evictable(&mut self, block: BlockId, view: View<'_>) {
-        self.lists.come_back(block, view.pool.priority(block));
+        self.lists.come_back(block, view.pool);
     }
 
     fn keeps_places(&self) -> bool {
@@ -462,30 +509,34 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        self.lists.evict(block);
+        let bare = !self.chains.are_known();
+        let column = self.lists.evict(block, |next| bare && view.pool.children(next) == 0);
         if self.chains.are_known() {
             self.let_parent_go(block, view.pool);
             self.chains.forget(block);
         }
-        let column = *self.lists.column(block);
         let history = column.history();
-        let (class, time) = (history.class(), history.time());
         if cause != RemovalCause::Evicted {
-            return self.lose(Wait { class, time }, column.is_counted());
+            return self.lose(history, column.is_counted());
         }
         if !self.departed.is_reserved() {
             let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
             self.departed.reserve(watched.min(MOST_WATCHED));
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block), class, history.uses(), time) {
-            self.lose(Wait { class: gone.class, time: gone.time }, self.is_counted(gone.tag));
+        if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history) {
+            self.lose(gone.history(), self.is_counted(gone.tag()));
         }
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        self.begin(view);
-        self.learn(view.pool.usable());
-        (0..self.lists.bands()).find_map(|band| self.choose(band, view))
+        if let Some(class) = self.lead.filter(|_| self.tick == view.now && self.due > 0)
+            && let Some(block) = self.lists.next_alike(class)
+        {
+            self.victims += 1;
+            self.due -= 1;
+            return Some(block);
+        }
+        self.victim_anew(view)
     }
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {

@@ -87,7 +87,7 @@ mod tests {
             wrong += u64::from((rival.deficit - 1.0).abs() > 0.5);
             rival.deficit = 1.0;
             hits += u64::from(hit);
-            idle.join(0);
+            idle.join(0, 1);
             times[block] = Some(now);
             if now.is_multiple_of(16) && idle.turn(now + 1) {
                 rival.recount(capacity, &idle);
