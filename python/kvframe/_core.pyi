@@ -2109,6 +2109,7 @@ def serve(
     max_num_seqs: SupportsIndex = 256,
     max_num_batched_tokens: SupportsIndex = 8192,
     long_prefill_token_threshold: SupportsIndex = ...,
+    chunked_prefill: bool = True,
     order: str = "fcfs",
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
     shares: SupportsGetItem[int, SupportsFloat | SupportsIndex] = ...,

@@ -18,6 +18,7 @@ CLOCK = ("seconds",)
 SERVERS: list[dict[str, Any]] = [
     {},
     {"max_num_seqs": 3, "max_num_batched_tokens": 64},
+    {"chunked_prefill": False, "max_num_batched_tokens": 256, "load": 2.0},
     {"order": "shortest", "load": 2.0},
     {"order": "longest-prefix", "max_num_seqs": 2},
     {"order": "fewest-uncached", "max_num_seqs": 4, "preemption_order": "fewest-computed"},
@@ -60,6 +61,17 @@ def test_less_memory_preempts_and_a_request_too_large_is_rejected() -> None:
     assert ((raw["fate"] == 2) == ~fits).all()
     assert raw["preemptions"].sum() > 0
     assert raw["recomputed_tokens"].sum() > 0
+
+
+def test_a_prompt_that_is_not_cut_waits_for_a_step_that_takes_all_of_it() -> None:
+    few = {"max_num_batched_tokens": 256, "load": 4.0}
+    cut = serve(small(), "lru", 80, **few)
+    whole = serve(small(), "lru", 80, chunked_prefill=False, **few)
+    assert whole["steps"] > cut["steps"]
+    assert (whole["fate"] == cut["fate"]).all()
+    # It sets the threshold aside.
+    again = serve(small(), "lru", 80, chunked_prefill=False, long_prefill_token_threshold=9, **few)
+    assert_same(whole, again)
 
 
 def test_a_closed_loop_waits_for_the_turn_before() -> None:

@@ -158,6 +158,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "compute the answers.",
 )
 @asked(
+    "--decode-routing",
+    "|".join(ROUTINGS),
+    "With --disaggregate: which replica goes on with a prompt that has been computed.  [default: "
+    "least-loaded]",
+)
+@asked(
     "--peer-link",
     "RATE[,latency=TIME]",
     "Blocks that a replica's pool and tiers lack come from the pool of another one, over a link "
@@ -170,6 +176,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "TOKENS",
     "Tokens of one prompt that a step computes, at most; 0: all that the step has left.",
     type=click.IntRange(0, 2**31),
+)
+@click.option(
+    "--chunked-prefill/--no-chunked-prefill",
+    default=True,
+    show_default=True,
+    help="Whether a prompt may be computed in several steps; otherwise it waits for a step that "
+    "takes all of it, and one longer than any step is cut.",
 )
 @asked("--order", "|".join(ORDERS), "Which waiting request comes in first.")
 @asked(
@@ -222,7 +235,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--routing",
     "|".join(ROUTINGS),
     "Which replica gets a request. prefix:queue=N weighs tokens that are waited for against tokens "
-    "that are computed.  [queue: 1]",
+    "that are computed, prefix:max_load_ratio=N passes over one with more than so many times the "
+    "mean requests, kv-aware:load=N counts a running sequence as so many tokens.  [queue: 1, load: "
+    "64]",
     "routings",
 )
 @asked(

@@ -87,6 +87,9 @@ pub struct ServerOptions {
     pub max_num_batched_tokens: u32,
     /// Tokens of one prompt that a step computes, at most.
     pub long_prefill_token_threshold: u32,
+    /// A prompt may be computed in several steps. Otherwise it waits for a step that takes all of it, and only one
+    /// that no step could take whole is cut, by the tokens that steps have left; the threshold says nothing.
+    pub chunked_prefill: bool,
     /// Who comes in first.
     pub order: QueueOrder,
     /// Priority of each class of the trace, in the order of [`kvframe_trace::Trace::classes`]; larger
@@ -136,6 +139,7 @@ impl Default for ServerOptions {
             max_num_seqs: 256,
             max_num_batched_tokens: 8_192,
             long_prefill_token_threshold: u32::MAX,
+            chunked_prefill: true,
             order: QueueOrder::default(),
             priorities: Vec::new(),
             tenants: false,

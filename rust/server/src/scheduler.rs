@@ -55,6 +55,8 @@ pub(crate) struct Scheduler<'a> {
     /// Requests that the pool can never hold, which only its layer groups knew.
     pub turned_away: Vec<usize>,
     pub asked: Request,
+    /// A running prompt waits for a step that takes all of it.
+    is_held: bool,
     /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
     refused_at: Option<(u64, u64, u64, u32)>,
 }
@@ -98,6 +100,7 @@ impl<'a> Scheduler<'a> {
             arrived: 0,
             turned_away: Vec::new(),
             asked: Request::default(),
+            is_held: false,
             refused_at: None,
             prompts,
         }
@@ -130,10 +133,11 @@ impl<'a> Scheduler<'a> {
         let here = running.iter().map(|one| one.request).chain(loads);
         fair.begin(here.map(|request| prompts.class(request)));
         let preempted = self.grow_all(&mut budget)?;
+        let is_full = std::mem::take(&mut self.is_held);
         self.beside.clear();
         self.run_beside_loads(&mut budget, now)?;
         let before = self.state(budget);
-        if !preempted || !self.fair.is_off() {
+        if !is_full && (!preempted || !self.fair.is_off()) {
             self.let_in(&mut budget, now)?;
         }
         // An attempt that failed may have made room, so that the next one does not.
@@ -162,8 +166,14 @@ impl<'a> Scheduler<'a> {
         'sequences: while at < self.running.len() {
             let (request, decodes) = (self.running[at].request, self.running[at].decodes());
             let class = self.class(request);
-            let most = if decodes { *budget } else { self.chunk(class, *budget) };
-            let count = self.running[at].remaining().min(most);
+            let remaining = self.running[at].remaining();
+            let count =
+                if decodes { 1.min(*budget) } else { self.portion(class, *budget, remaining) };
+            if count == 0 && !self.options.chunked_prefill {
+                // Who comes in now would take its tokens in the next step, too.
+                self.is_held |= remaining > *budget;
+                self.fair.close(class);
+            }
             self.running[at].scheduled = count;
             let drafts = self.draft(at, *budget - count);
             while count > 0 && !self.make_slots(at, count + drafts)? {
@@ -250,8 +260,29 @@ impl<'a> Scheduler<'a> {
 
     /// Tokens of a prompt of `class` that a step computes with so many left, at most.
     pub fn chunk(&self, class: usize, budget: u32) -> u32 {
-        let most = self.options.long_prefill_token_threshold;
+        let ServerOptions { chunked_prefill, long_prefill_token_threshold, .. } = *self.options;
+        let most = if chunked_prefill { long_prefill_token_threshold } else { u32::MAX };
         self.fair.tokens(class).min(budget).min(most)
+    }
+
+    /// Tokens of `remaining` ones that a prompt of `class` computes in this step, with so many left.
+    pub fn portion(&self, class: usize, budget: u32, remaining: u32) -> u32 {
+        let most = self.chunk(class, budget);
+        let whole = self.fair.most_tokens(class).min(self.options.max_num_batched_tokens);
+        let waits = !self.options.chunked_prefill && most < remaining && remaining <= whole;
+        if waits { 0 } else { remaining.min(most) }
+    }
+
+    /// Whether request `i`, as it is asked for, has to wait for a step that takes all that it is to compute.
+    fn waits_for_a_step(&self, i: usize, class: usize, budget: u32) -> Result<bool, Stopped> {
+        if self.options.chunked_prefill || self.progress[i].is_handed || self.is_swapped(i) {
+            return Ok(false);
+        }
+        let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens;
+        let remaining = self.prompts.prompt(i) + self.progress[i].sampled - pooled;
+        // It computes once its load has come.
+        let loads = self.asked.external_until > pooled;
+        Ok(!loads && self.portion(class, budget, remaining) == 0)
     }
 
     /// The class of a request, as far as classes are told apart.
@@ -308,6 +339,11 @@ impl<'a> Scheduler<'a> {
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
             self.ask_to_join(i);
             let found = self.find_below(i)?;
+            if self.waits_for_a_step(i, class, *budget)? {
+                self.refused_at = Some(state);
+                self.fair.close(class);
+                continue;
+            }
             let allocation = match self.cache.allocate(&self.asked) {
                 Err(Stopped::ByCore(Error::NeverFits { .. })) => {
                     self.queue.remove(&waiter);
@@ -350,7 +386,7 @@ impl<'a> Scheduler<'a> {
                 Some(landed) => one = landed,
             }
             self.fair.take_place(class);
-            one.scheduled = one.remaining().min(most);
+            one.scheduled = self.portion(class, *budget, one.remaining());
             self.fair.spend(class, one.scheduled);
             *budget -= one.scheduled;
             self.running.push(one);

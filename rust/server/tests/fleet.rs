@@ -66,7 +66,9 @@ fn routings() -> impl Strategy<Value = Routing> {
         Just(Routing::RoundRobin),
         Just(Routing::LeastLoaded),
         Just(Routing::Session),
-        (0.0f64..2.0).prop_map(|queue| Routing::Prefix { queue }),
+        (0.0f64..2.0, prop::option::of(0.5f64..3.0))
+            .prop_map(|(queue, max_load_ratio)| Routing::Prefix { queue, max_load_ratio }),
+        (0.0f64..100.0).prop_map(|load| Routing::KvAware { load }),
     ]
 }
 
@@ -156,14 +158,16 @@ proptest! {
         server in servers(),
         stack in stacks(),
         (prefill, count) in (1usize..4, 2usize..6),
-        routing in routings(),
+        (routing, decode_routing) in (routings(), routings()),
         link in (1.0f64..1e6, 0.0f64..0.1),
     ) {
         let trace = parse(&rows(&turns));
         let (rate, latency) = link;
         let prefill = prefill.min(count - 1);
         let over = HandoverOptions { rate, latency, token_bytes: 7.0 };
-        let how = FleetOptions { routing, prefill: Some((prefill, over)), ..FleetOptions::default() };
+        let prefill_link = Some((prefill, over));
+        let how =
+            FleetOptions { routing, decode_routing, prefill: prefill_link, ..Default::default() };
         let report = fleet(&trace, &server, &stack, (count, how));
         let mut due = 0;
         for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
@@ -253,7 +257,8 @@ proptest! {
         };
         let server = Server { options, ..server };
         let trace = parse(&rows(&turns));
-        let how = FleetOptions { routing: Routing::Prefix { queue: 0.0 }, ..FleetOptions::default() };
+        let routing = Routing::Prefix { queue: 0.0, max_load_ratio: None };
+        let how = FleetOptions { routing, ..FleetOptions::default() };
         let report = fleet(&trace, &server, &Stack::default(), (count, how));
         let evicted: u64 = report.engines.iter().map(|engine| engine.evictions).sum();
         for (record, &promised) in report.requests.iter().zip(&report.promised_tokens) {

@@ -66,7 +66,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
     ];
     let policies: Vec<&str> = NAMES.to_vec();
     let longest = prop_oneof![2 => Just(u32::MAX), 1 => 1u32..20];
-    let sizes = (4u32..40, 1u32..6, 1u32..40, longest);
+    let sizes = (4u32..40, 1u32..6, 1u32..40, (longest, prop::bool::weighted(0.8)));
     let preemptions =
         [Preemption::Recompute, Preemption::Swap, Preemption::Auto, Preemption::Never];
     let preemption = prop::sample::select(preemptions.to_vec());
@@ -86,11 +86,13 @@ pub fn servers() -> impl Strategy<Value = Server> {
         let (load_layers, returns, tell_next_use) = moves;
         let (order, preemption_order) = orders;
         let (closed_loop, generated, join, preemption, load) = ways;
-        let (blocks, max_num_seqs, max_num_batched_tokens, long_prefill_token_threshold) = sizes;
+        let (blocks, max_num_seqs, max_num_batched_tokens, prefills) = sizes;
+        let (long_prefill_token_threshold, chunked_prefill) = prefills;
         let options = ServerOptions {
             max_num_seqs,
             max_num_batched_tokens,
             long_prefill_token_threshold,
+            chunked_prefill,
             order,
             load,
             closed_loop,
