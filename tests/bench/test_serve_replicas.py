@@ -145,7 +145,7 @@ def test_the_label_of_a_routing_says_what_differs() -> None:
             "expert_params = 2000: must be at",
         ),
         ("--speculate tokens=2", "accept is missing"),
-        ("--speculate tokens=2,acept=1", "no key acept: tokens, accept, cost; did you mean accept"),
+        ("--speculate tokens=2,acept=1", "no key acept: tokens, accept, cost, policy, cooldown, "),
         ("--speculate tokens=0,accept=1", "tokens = 0: must be a whole number from 1 to 64"),
         ("--speculate tokens=1,accept=2", "accept = 2: must be a number from 0 to 1"),
         (

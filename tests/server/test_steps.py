@@ -20,6 +20,17 @@ SERVERS: list[dict[str, Any]] = [
     {"max_num_seqs": 3, "max_num_batched_tokens": 64},
     {"chunked_prefill": False, "max_num_batched_tokens": 256, "load": 2.0},
     {"order": "shortest", "load": 2.0},
+    {"speculation": {"drafts": 3, "places": [0.9, 0.5], "policy": "goodput-budget"}},
+    {
+        "speculation": {
+            "drafts": 4,
+            "rounds": [(2, [0.9, 0.8, 0.2]), (0, [0.4, 0.1, 0.1])],
+            "policy": "gated-aggregate",
+            "switch": (4, 1, 1e-3),
+            "measured": [(1, 0, 0.005), (1, 1, 0.0055), (8, 2, 0.007)],
+            "context": 200,
+        }
+    },
     {"order": "longest-prefix", "max_num_seqs": 2},
     {"order": "fewest-uncached", "max_num_seqs": 4, "preemption_order": "fewest-computed"},
     {"preemption_order": "most-freed", "load": 4.0},
@@ -103,6 +114,19 @@ def test_the_important_class_comes_first() -> None:
     [
         ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
         ({"load": 0.0}, "load = 0: must be above 0"),
+        (
+            {"speculation": {"drafts": 1, "places": [0.5, 1.5]}},
+            "speculation: accept = 1.5: must be 0 to 1",
+        ),
+        (
+            {"speculation": {"drafts": 1, "accept": 0.5, "rounds": [(1, [0.5])]}},
+            "speculation: must have one of accept, places and rounds",
+        ),
+        ({"speculation": {"drafts": 0, "accept": 0.5}}, "drafts = 0: must be 1 or more"),
+        (
+            {"speculation": {"drafts": 1, "accept": 0.5, "policy": "none"}},
+            'speculation: policy = "none": must be one of fixed, goodput-budget, gated-budget',
+        ),
         ({"preemption": "no"}, 'preemption = "no": must be one of recompute, swap, auto'),
         (
             {"order": "random"},

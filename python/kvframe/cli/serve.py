@@ -147,9 +147,10 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @asked(
     "--speculate",
-    "tokens=N,accept=SHARE,cost=SHARE",
-    "So many tokens of an answer are drafted in a step; each is right with this probability, and "
-    "drafting it takes this share of the step.",
+    "tokens=N,accept=SHARE[/SHARE...]|FILE.csv,cost=SHARE,policy=NAME,...",
+    "So many tokens of an answer are drafted in a step; each, or each in its place, is right with "
+    "this probability, or as in recorded rounds, and drafting it takes this share of the step. "
+    "Policies draft as many as bring most.",
 )
 @asked(
     "--disaggregate",

@@ -6,7 +6,7 @@ use std::time::Instant;
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
     EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions, Preemption,
-    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, Speculation, Stopped, Tiers,
+    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, Stopped, Tiers,
     simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
@@ -19,6 +19,7 @@ use crate::driven::{Asked, Driver};
 use crate::errors::{from_core, usage};
 use crate::options::configured;
 use crate::room::PREEMPTION_ORDERS;
+use crate::served_drafts::SpeculationTable;
 use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, LinkTuple, MovesTable, TierTable};
 use crate::step_time::{Source, StepProfile};
@@ -221,8 +222,7 @@ pub(crate) fn named<T: Copy>(
 ///
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
-/// their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-/// adds to a step, as a share of it. With `load_layers`, a load and the first step behind it go layer by layer
+/// their managers. `speculation` says how answers are drafted. With `load_layers`, a load and the first step behind it go layer by layer
 /// side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
 /// where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
 /// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
@@ -255,7 +255,7 @@ pub fn serve<'py>(
     load_layers: u32,
     returns: Option<(Option<f64>, f64)>,
     join: bool,
-    speculation: Option<(u32, f64, f64)>,
+    speculation: Option<SpeculationTable>,
     time_factor: f64,
     every_step: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -278,11 +278,7 @@ pub fn serve<'py>(
         load_layers,
         returns: returns.map(|(after, lead)| ReturnOptions { after, lead }),
         join,
-        speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
-            drafts,
-            accepted,
-            cost,
-        }),
+        speculation: speculation.map(|how| how.checked(py)).transpose()?,
         time_factor,
         every_step,
     };
@@ -372,13 +368,6 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     for (name, value) in counts {
         if value == 0 {
             return Err(usage(py, format!("{name} = 0: must be at least 1")));
-        }
-    }
-    if let Some(Speculation { drafts, accepted, cost }) = server.speculation {
-        let good = drafts > 0 && (0.0..=1.0).contains(&accepted) && cost >= 0.0 && cost.is_finite();
-        if !good {
-            let told = format!("speculation = ({drafts}, {accepted}, {cost})");
-            return Err(usage(py, format!("{told}: must be 1 or more, 0 to 1, and 0 or more")));
         }
     }
     if let Some(ReturnOptions { after, lead }) = server.returns {

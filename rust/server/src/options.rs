@@ -2,6 +2,7 @@
 
 use kvframe_core::manager::PreemptionOrder;
 
+use crate::speculation::Speculation;
 use crate::tiers::ReturnOptions;
 
 /// Which waiting request is admitted first. A preempted request comes before all others.
@@ -57,25 +58,6 @@ pub enum Preemption {
     /// a block that is still being copied waits for it. Of blocks of one group; where tenants have floors, a
     /// sequence may be computed again.
     Never,
-}
-
-/// Tokens of answers are drafted, and the drafts verified in the next step.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Speculation {
-    /// Drafts of a sequence in a step, at most.
-    pub drafts: u32,
-    /// How likely a draft is right if those before it are.
-    pub accepted: f64,
-    /// A step that verifies drafts takes this share of its time more for each draft of a sequence: the drafting
-    /// itself.
-    pub cost: f64,
-}
-
-impl Speculation {
-    /// How many of so many drafts are right on the mean: the first ones up to the first that is wrong.
-    pub fn right(&self, drafts: u32) -> f64 {
-        (1..=drafts).map(|place| self.accepted.powi(place as i32)).sum()
-    }
 }
 
 /// A server's configuration.

@@ -21,6 +21,7 @@ use crate::prompts::Prompts;
 use crate::queue::{Outlook, Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
+use crate::speculation::{Depth, Speculation};
 use crate::tiers::{Sent, Tiers};
 
 /// What decides a step.
@@ -55,6 +56,8 @@ pub(crate) struct Scheduler<'a> {
     /// Requests that the pool can never hold, which only its layer groups knew.
     pub turned_away: Vec<usize>,
     pub asked: Request,
+    /// Drafts of each sequence, where all have as many.
+    pub depth: Depth,
     /// A running prompt waits for a step that takes all of it.
     is_held: bool,
     /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
@@ -100,6 +103,7 @@ impl<'a> Scheduler<'a> {
             arrived: 0,
             turned_away: Vec::new(),
             asked: Request::default(),
+            depth: Depth::default(),
             is_held: false,
             refused_at: None,
             prompts,
@@ -132,6 +136,7 @@ impl<'a> Scheduler<'a> {
         let loads = loading.iter().map(|waits| waits.one.request);
         let here = running.iter().map(|one| one.request).chain(loads);
         fair.begin(here.map(|request| prompts.class(request)));
+        self.plan_drafts();
         let preempted = self.grow_all(&mut budget)?;
         let is_full = std::mem::take(&mut self.is_held);
         self.beside.clear();
@@ -147,7 +152,7 @@ impl<'a> Scheduler<'a> {
             self.prefetch_waiting()?;
         }
         let mut scheduled = Scheduled {
-            is_steady: !preempted && is_settled && self.beside.is_empty(),
+            is_steady: !preempted && is_settled && self.beside.is_empty() && !self.adapts(),
             ..Scheduled::default()
         };
         for one in &self.running {
@@ -208,12 +213,35 @@ impl<'a> Scheduler<'a> {
         Ok(preempted)
     }
 
+    /// Whether the number of drafts is decided anew in every step.
+    fn adapts(&self) -> bool {
+        self.options.speculation.as_ref().is_some_and(Speculation::adapts)
+    }
+
+    /// How many drafts each sequence is to verify in this step.
+    fn plan_drafts(&mut self) {
+        let Some(how) = &self.options.speculation else { return };
+        let decoding = || self.running.iter().filter(|one| one.decodes());
+        if !how.adapts() {
+            self.running.iter_mut().for_each(|one| one.planned = how.drafts);
+            return;
+        }
+        let sequences: Vec<_> = decoding().map(|one| (one.request, one.sampled)).collect();
+        if sequences.is_empty() {
+            return;
+        }
+        let kv_decode = decoding().map(|one| u64::from(one.computed) + 1).sum();
+        let planned = how.plan(&mut self.depth, &sequences, kv_decode, self.times);
+        let decoding = self.running.iter_mut().filter(|one| one.decodes());
+        decoding.zip(planned).for_each(|(one, planned)| one.planned = planned);
+    }
+
     /// How many drafts a running sequence verifies behind its next token, with so many tokens left to compute.
     fn draft(&mut self, at: usize, budget: u32) -> u32 {
-        let Some(speculation) = self.options.speculation else { return 0 };
+        let Some(speculation) = &self.options.speculation else { return 0 };
         let one = &mut self.running[at];
-        let drafts = one.most_drafts().min(speculation.drafts).min(budget);
-        one.draft(drafts, speculation.right(drafts));
+        let drafts = one.most_drafts().min(one.planned).min(budget);
+        one.draft(drafts, speculation.right_of(drafts, one.request, one.sampled));
         drafts
     }
 
@@ -375,6 +403,7 @@ impl<'a> Scheduler<'a> {
                 scheduled: 0,
                 drafts: 0,
                 right: 0,
+                planned: 0,
                 credit: 0.0,
                 last_token: progress.last_token,
             };

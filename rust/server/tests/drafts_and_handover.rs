@@ -4,7 +4,8 @@
 mod common;
 
 use common::by_hand;
-use kvframe_server::{FleetOptions, HandoverOptions, ServerOptions, Speculation};
+use common::drafts;
+use kvframe_server::{Acceptance, FleetOptions, HandoverOptions, ServerOptions};
 
 fn near(told: f64, expected: f64) {
     assert!((told - expected).abs() < 1e-9, "{told} instead of {expected}");
@@ -21,7 +22,7 @@ fn near(told: f64, expected: f64) {
 #[test]
 fn drafts_step_by_step() {
     let rows = r#"{"timestamp": 0, "input_length": 4, "output_length": 6, "hash_ids": [1]}"#;
-    let speculation = Some(Speculation { drafts: 2, accepted: 0.5, cost: 0.1 });
+    let speculation = Some(drafts(2, Acceptance::Each(0.5), 0.1));
     let options = ServerOptions { speculation, ..ServerOptions::default() };
     let report = by_hand::serve(rows, (7, None), &options);
     let record = report.requests[0];

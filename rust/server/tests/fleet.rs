@@ -9,8 +9,8 @@ use common::{BLOCK, Server, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::{
-    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions,
-    Routing, ServerOptions, ServerReport, simulate_fleet, simulate_with,
+    Acceptance, EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions,
+    PeerOptions, Routing, ServerOptions, ServerReport, simulate_fleet, simulate_with,
 };
 use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -109,6 +109,11 @@ proptest! {
             cache_generated: false,
             returns: None,
             tell_next_use: false,
+            // Which of the rounds is a request's goes by its place in the trace.
+            speculation: server
+                .options
+                .speculation
+                .filter(|how| !matches!(how.acceptance, Acceptance::Rounds(_))),
             ..server.options
         };
         let server = Server { policy: "lru", options, ..server };

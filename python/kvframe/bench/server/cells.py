@@ -27,7 +27,6 @@ from kvframe.bench.server.fleet import (
 )
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
-from kvframe.bench.server.speculation import Speculation
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.bench.traces import Source
@@ -100,7 +99,7 @@ class Server:
     returns: Returns | None = None
     join: bool = False
     tell_next_use: bool = False
-    speculation: Speculation | None = None
+    speculation: dict[str, Any] | None = None
     handover: Handover | None = None
     decode_routing: Routing = FEWEST
     peer_link: PeerLink | None = None

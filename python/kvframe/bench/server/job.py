@@ -413,7 +413,7 @@ def _server(
             request.prefetch, request.promote_fill, request.storage_prefetch, request.live_writes
         ),
         configured=found,
-        speculation=speculation,
+        speculation=None if speculation is None else speculation.table(card, over.cards),
         handover=parse_handover(request.disaggregate),
         decode_routing=_decode_routing(request),
         peer_link=parse_peer_link(request.peer_link),

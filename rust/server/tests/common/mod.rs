@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 
 use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
-use kvframe_server::{Batch, Preemption, QueueOrder, ReturnOptions, ServerOptions, Speculation};
+use kvframe_server::{
+    Acceptance, Batch, DraftPolicy, Drafter, MeasuredSteps, Preemption, QueueOrder, ReturnOptions,
+    Round, ServerOptions, Speculation, Switch,
+};
 use proptest::prelude::*;
 
 pub const BLOCK: u32 = 4;
@@ -74,11 +77,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let guesses = (prop::option::of(0.0f64..0.2), 0.0f64..0.05);
     let returns = prop::option::of(guesses.prop_map(|(after, lead)| ReturnOptions { after, lead }));
     let moves = (prop::sample::select(vec![0, 1, 3, 32]), returns, any::<bool>());
-    let drafted = (1u32..5, 0.0f64..=1.0, 0.0f64..0.3);
-    let drafts = prop::option::weighted(
-        0.3,
-        drafted.prop_map(|(drafts, accepted, cost)| Speculation { drafts, accepted, cost }),
-    );
+    let drafts = prop::option::weighted(0.3, speculations());
     let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
     let chosen = (prop::sample::select(policies), orders);
     let all = (chosen, sizes, ways, drafts, moves);
@@ -108,6 +107,55 @@ pub fn servers() -> impl Strategy<Value = Server> {
         };
         Server { policy, blocks, options }
     })
+}
+
+/// So many drafts, always.
+pub fn drafts(drafts: u32, acceptance: Acceptance, cost: f64) -> Speculation {
+    Speculation {
+        drafts,
+        acceptance,
+        drafter: Drafter::Share(cost),
+        policy: DraftPolicy::Fixed,
+        switch: Switch::default(),
+        measured: None,
+    }
+}
+
+fn speculations() -> impl Strategy<Value = Speculation> {
+    let shares = || prop::collection::vec(0.0f64..=1.0, 1..5);
+    let round = (0u32..6, shares()).prop_map(|(right, told)| Round { right, told });
+    let acceptance = prop_oneof![
+        (0.0f64..=1.0).prop_map(Acceptance::Each),
+        shares().prop_map(Acceptance::Places),
+        prop::collection::vec(round, 1..9).prop_map(Acceptance::Rounds),
+    ];
+    let drafter = prop_oneof![
+        (0.0f64..0.3).prop_map(Drafter::Share),
+        (0.0f64..1e-4, 0.0f64..1e-3, 0.0f64..1e-4, (0u32..9, 0u32..3, 0u32..2)).prop_map(
+            |(token, dense, expert, experts)| {
+                Drafter::Autoregressive { token, dense, expert, experts }
+            }
+        ),
+        (0.0f64..1e-4, 0.0f64..1e-3)
+            .prop_map(|(sequence, weights)| Drafter::Block { sequence, weights }),
+    ];
+    let policies = [
+        DraftPolicy::Fixed,
+        DraftPolicy::GoodputBudget,
+        DraftPolicy::GatedBudget,
+        DraftPolicy::GatedAggregate,
+    ];
+    let switch = (0u32..4, prop::option::of(1u32..3), 0.0f64..0.01)
+        .prop_map(|(cooldown, max_step, cost)| Switch { cooldown, max_step, cost });
+    let rows = prop::collection::vec((1u32..6, 0u32..5, 1e-3f64..1e-2), 1..12);
+    let measured = prop::option::weighted(0.3, (rows, prop::option::of(1u32..60)));
+    let how = (prop::sample::select(policies.to_vec()), switch);
+    (1u32..5, acceptance, drafter, how, measured).prop_map(
+        |(drafts, acceptance, drafter, (policy, switch), measured)| {
+            let measured = measured.and_then(|(rows, context)| MeasuredSteps::new(&rows, context));
+            Speculation { drafts, acceptance, drafter, policy, switch, measured }
+        },
+    )
 }
 
 pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
