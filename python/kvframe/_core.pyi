@@ -2158,6 +2158,7 @@ def serve(
     max_num_seqs: SupportsIndex = 256,
     max_num_batched_tokens: SupportsIndex = 8192,
     long_prefill_token_threshold: SupportsIndex = ...,
+    chunked_prefill: bool = True,
     order: str = "fcfs",
     priorities: SupportsGetItem[int, SupportsIndex] = ...,
     shares: SupportsGetItem[int, SupportsFloat | SupportsIndex] = ...,
@@ -2172,8 +2173,7 @@ def serve(
     returns: tuple[SupportsFloat | SupportsIndex | None, SupportsFloat | SupportsIndex]
     | None = None,
     join: bool = False,
-    speculation: tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
-    | None = None,
+    speculation: Incomplete | None = None,
     time_factor: SupportsFloat | SupportsIndex = 1.0,
     every_step: bool = False,
 ) -> dict:
@@ -2182,8 +2182,7 @@ def serve(
 
     `engines` has a table for each; several have a `router` before them, which sends each request to one of them
     when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
-    their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-    adds to a step, as a share of it. With `load_layers`, a load and the first step behind it go layer by layer
+    their managers. `speculation` says how answers are drafted. With `load_layers`, a load and the first step behind it go layer by layer
     side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
     where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
     `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for

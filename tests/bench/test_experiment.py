@@ -151,3 +151,16 @@ def test_prompts_of_a_session_go_on_from_the_answer() -> None:
     # 32 shared tokens are 2 blocks that all requests but the first can find.
     bound = trace.prepare("engine")
     assert bound["unique_blocks"] < bound["block_accesses"]
+
+
+def test_users_begin_apart_and_lulls_lie_between_bursts() -> None:
+    users: dict[str, object] = {"arrivals": "closed", "users": 500, "requests": 500}
+    assert not starts(**users).any()
+    apart = starts(**users, jitter=4.0)
+    assert 0 <= apart.min() < 0.1 < 3.9 < apart.max() < 4.0
+    assert apart.mean() == pytest.approx(2.0, abs=0.2)
+    gaps = np.diff(starts(arrivals="lulls"))
+    short = gaps < 0.02
+    assert short.mean() == pytest.approx(0.2, abs=0.03)
+    assert gaps[short].max() < 0.012
+    assert 0.49 < gaps[~short].min() < gaps[~short].max() < 2.01

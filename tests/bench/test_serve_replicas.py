@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kvframe.bench.server.cards import Card
+from kvframe.bench.server.fleet import parse_routing
 from kvframe.bench.server.parallel import Parallel, parse_parallel
 from kvframe.bench.server.shape import parse_server_shape
 from kvframe.cli import main
@@ -103,6 +104,32 @@ def test_prompts_that_others_compute_come_over_a_link(tmp_path: Path) -> None:
     assert "1 for prompts and 1 for answers by round-robin of 4 blocks" in found["verdicts"][0]
 
 
+def test_who_goes_on_with_a_prompt_is_chosen_by_name(tmp_path: Path) -> None:
+    asked: tuple[str, ...] = ("--trace", trace(tmp_path, (0, 400, 3), (1, 400, 3)))
+    asked += ("--capacity", "4", "--replicas", "2", "--disaggregate", "prefill=1,link=1GB/s")
+    bytes_over = {
+        name: told(*asked, "--decode-routing", name)["cells"][0]["handed_bytes"]
+        for name in ("round-robin", "prefix:queue=0")
+    }
+    # The second prompt goes where the first is, and but for its last token is there.
+    assert bytes_over["prefix:queue=0"] <= bytes_over["round-robin"]
+
+
+def test_a_prompt_that_is_not_cut_waits_for_a_step(tmp_path: Path) -> None:
+    asked: tuple[str, ...] = ("--trace", trace(tmp_path, (0, 400, 3), (0, 300, 1)))
+    asked += ("--capacity", "9", "--max-num-batched-tokens", "512")
+    cut = told(*asked)["cells"][0]
+    whole = told(*asked, "--no-chunked-prefill")["cells"][0]
+    assert (cut["steps"], whole["steps"]) == (3, 3)
+    assert whole["ttft_mean"] < cut["ttft_mean"]
+
+
+def test_the_label_of_a_routing_says_what_differs() -> None:
+    for text in ("prefix", "prefix:queue=0,max_load_ratio=1.5", "kv-aware:load=8", "session"):
+        assert parse_routing(text).label == text
+    assert parse_routing("prefix:queue=1").label == "prefix"
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -121,7 +148,7 @@ def test_prompts_that_others_compute_come_over_a_link(tmp_path: Path) -> None:
             "expert_params = 2000: must be at",
         ),
         ("--speculate tokens=2", "accept is missing"),
-        ("--speculate tokens=2,acept=1", "no key acept: tokens, accept, cost; did you mean accept"),
+        ("--speculate tokens=2,acept=1", "no key acept: tokens, accept, cost, policy, cooldown, "),
         ("--speculate tokens=0,accept=1", "tokens = 0: must be a whole number from 1 to 64"),
         ("--speculate tokens=1,accept=2", "accept = 2: must be a number from 0 to 1"),
         (
@@ -132,6 +159,20 @@ def test_prompts_that_others_compute_come_over_a_link(tmp_path: Path) -> None:
         ("--disaggregate prefil=1", "no key prefil: prefill, link, latency; did you mean prefill"),
         ("--disaggregate prefill=60 --replicas 5", "with 60 that compute prompts, at most 64"),
         ("--disaggregate prefill=1 --profile fixed", "has no steps"),
+        ("--decode-routing kv-aware", "there are no servers that only decode"),
+        (
+            "--disaggregate prefill=1 --replicas 2 --decode-routing kv-awar",
+            "--decode-routing kv-awar: must be round-robin, least-loaded, prefix, session, kv-awa",
+        ),
+        ("--routing prefix:max_load=2", "no option max_load: prefix has queue, max_load_ratio"),
+        ("--routing kv-aware:queue=2", "no option queue: prefix has queue, max_load_ratio; kv-"),
+        ("--routing prefix:max_load_ratio=0", "max_load_ratio: must be above 0"),
+        ("--routing kv-aware:load=x", "load: must be 0 or more"),
+        (
+            "--no-chunked-prefill --long-prefill-token-threshold 9",
+            "--long-prefill-token-threshold 9 and --no-chunked-prefill",
+        ),
+        ("--no-chunked-prefill --profile fixed", "--no-chunked-prefill: the server of --profile"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, asked: str, message: str) -> None:

@@ -17,7 +17,18 @@ from kvframe.registry import Registry
 from .test_steps import assert_same
 from .traffic import BLOCK, roofline, rows, serve, small
 
-ROUTER = ("routing", "queue", "delay", "loss", "seed", "counts_copies")
+ROUTER = (
+    "routing",
+    "queue",
+    "max_load_ratio",
+    "load",
+    "prefill",
+    "decode",
+    "delay",
+    "loss",
+    "seed",
+    "counts_copies",
+)
 
 
 def fleet(trace: _core.Trace, policies: list[object], capacity: int, **how: Any) -> dict[str, Any]:
@@ -75,6 +86,27 @@ def test_prefixes_reuse_most_and_late_or_lost_events_reuse_less() -> None:
     assert (known["promised_tokens"] == known["cached_tokens"])[at_once].all()
 
 
+def test_a_bound_on_requests_spreads_what_prefixes_gather() -> None:
+    """All prompts begin alike: without a bound they follow the first one."""
+    how = {"routing": "prefix", "queue": 0.0}
+    gathered = fleet(small(), ["lru"] * 4, 200, **how)
+    assert np.bincount(gathered["engine_of"]).tolist() == [120]
+    spread = fleet(small(), ["lru"] * 4, 200, max_load_ratio=1.5, **how)
+    assert np.bincount(spread["engine_of"], minlength=4).min() > 10
+    loose = fleet(small(), ["lru"] * 4, 200, max_load_ratio=4.0, **how)
+    assert_same(loose, gathered)
+
+
+def test_less_goes_over_the_link_where_prompts_go_on_by_what_is_there() -> None:
+    trace = load("synthetic").trace
+    how: dict[str, Any] = {"load": 0.25, "prefill": (1, 50e9, 2e-5, 1e5)}
+    fewest = fleet(trace, ["lru"] * 4, 1000, **how)
+    alike = fleet(trace, ["lru"] * 4, 1000, decode=("least-loaded", 1.0, None, 64.0), **how)
+    assert_same(fewest, alike)
+    aware = fleet(trace, ["lru"] * 4, 1000, decode=("kv-aware", 1.0, None, 64.0), **how)
+    assert aware["handed_tokens"] < 0.9 * fewest["handed_tokens"]
+
+
 def test_the_same_twice_and_another_seed_loses_others() -> None:
     how: dict[str, Any] = {"routing": "prefix", "loss": 0.3, "delay": 0.01}
     one = fleet(small(), ["lru"] * 3, 60, seed=1, **how)
@@ -100,6 +132,12 @@ def test_policies_see_how_many_others_hold_a_block() -> None:
         (
             {"routing": "random"},
             'routing = "random": must be one of round-robin, least-loaded, prefix, session',
+        ),
+        ({"max_load_ratio": 0.0}, "max_load_ratio = 0: must be above 0"),
+        ({"load": -1.0}, "load = -1: must be 0 or more"),
+        (
+            {"prefill": (1, 1e9, 0.0, 8.0), "decode": ("any", 1.0, None, 64.0)},
+            'decode routing = "any": must be one of round-robin',
         ),
         ({"loss": 1.5}, "loss = 1.5: must be 0 to 1"),
         ({"delay": -1.0}, "delay = -1: must be 0 or more"),

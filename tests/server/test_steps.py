@@ -18,7 +18,19 @@ CLOCK = ("seconds",)
 SERVERS: list[dict[str, Any]] = [
     {},
     {"max_num_seqs": 3, "max_num_batched_tokens": 64},
+    {"chunked_prefill": False, "max_num_batched_tokens": 256, "load": 2.0},
     {"order": "shortest", "load": 2.0},
+    {"speculation": {"drafts": 3, "places": [0.9, 0.5], "policy": "goodput-budget"}},
+    {
+        "speculation": {
+            "drafts": 4,
+            "rounds": [(2, [0.9, 0.8, 0.2]), (0, [0.4, 0.1, 0.1])],
+            "policy": "gated-aggregate",
+            "switch": (4, 1, 1e-3),
+            "measured": [(1, 0, 0.005), (1, 1, 0.0055), (8, 2, 0.007)],
+            "context": 200,
+        }
+    },
     {"order": "longest-prefix", "max_num_seqs": 2},
     {"order": "fewest-uncached", "max_num_seqs": 4, "preemption_order": "fewest-computed"},
     {"preemption_order": "most-freed", "load": 4.0},
@@ -82,6 +94,17 @@ def test_less_memory_preempts_and_a_request_too_large_is_rejected() -> None:
     assert raw["recomputed_tokens"].sum() > 0
 
 
+def test_a_prompt_that_is_not_cut_waits_for_a_step_that_takes_all_of_it() -> None:
+    few = {"max_num_batched_tokens": 256, "load": 4.0}
+    cut = serve(small(), "lru", 80, **few)
+    whole = serve(small(), "lru", 80, chunked_prefill=False, **few)
+    assert whole["steps"] > cut["steps"]
+    assert (whole["fate"] == cut["fate"]).all()
+    # It sets the threshold aside.
+    again = serve(small(), "lru", 80, chunked_prefill=False, long_prefill_token_threshold=9, **few)
+    assert_same(whole, again)
+
+
 def test_a_closed_loop_waits_for_the_turn_before() -> None:
     rows = [("a", 0, 40, 9, [1, 2]), ("b", 10, 33, 4, [7, 8]), ("a", 500, 50, 1, [1, 2, 3])]
     names = ("session_id", "timestamp", "input_length", "output_length", "hash_ids")
@@ -111,6 +134,19 @@ def test_the_important_class_comes_first() -> None:
     [
         ({"max_num_seqs": 0}, "max_num_seqs = 0: must be at least 1"),
         ({"load": 0.0}, "load = 0: must be above 0"),
+        (
+            {"speculation": {"drafts": 1, "places": [0.5, 1.5]}},
+            "speculation: accept = 1.5: must be 0 to 1",
+        ),
+        (
+            {"speculation": {"drafts": 1, "accept": 0.5, "rounds": [(1, [0.5])]}},
+            "speculation: must have one of accept, places and rounds",
+        ),
+        ({"speculation": {"drafts": 0, "accept": 0.5}}, "drafts = 0: must be 1 or more"),
+        (
+            {"speculation": {"drafts": 1, "accept": 0.5, "policy": "none"}},
+            'speculation: policy = "none": must be one of fixed, goodput-budget, gated-budget',
+        ),
         ({"preemption": "no"}, 'preemption = "no": must be one of recompute, swap, auto'),
         (
             {"order": "random"},

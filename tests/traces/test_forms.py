@@ -26,6 +26,7 @@ READ = {
     "dynamo_trace_v1.jsonl": ("dynamo", 1, 640, 64, 0),
     "libcachesim.csv": ("libcachesim-csv", 3, 3, 1, 0),
     "tok.jsonl": ("tokens", 1, 8, 16, 0),
+    "steps.jsonl": ("steps", 4, 412, 16, 2),
     "weka.json": ("weka", 3, 33_739, 64, 1),
 }
 TEXT = {

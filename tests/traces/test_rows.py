@@ -135,6 +135,33 @@ def test_freeinference_sessions_are_put_in_order(made: Any) -> None:
     assert source.trace.classes == ["cli"]
 
 
+def test_steps_go_on_from_as_much_as_is_not_new(made: Any) -> None:
+    def step(prompt: int, new: int, answer: int, gap: float) -> dict[str, object]:
+        return {"input": prompt, "new": new, "output": answer, "gap": gap, "kind": "tool"}
+
+    source = made(
+        {"id": "a", "steps": [step(40, 40, 20, 9.0), step(70, 14, 8, 2.5), step(50, 30, 1, 1.0)]},
+        {"id": "b", "steps": [step(40, 40, 1, 0.0)]},
+    )
+    assert (source.form, source.trace.block_size) == ("steps", 16)
+    assert any("a gap counts from the end" in remark for remark in source.remarks)
+    rows = [source.trace.request(at) for at in range(4)]
+    # The gap of a first step says nothing.
+    assert [(time, tokens) for time, tokens, *_ in rows] == [
+        (0, 40),
+        (0, 40),
+        (2_500, 70),
+        (3_500, 50),
+    ]
+    first, other, second, third = (chain for *_, chain in rows)
+    # 56 tokens go on: three blocks, of which the answer filled the third. Then 20: one block.
+    assert (len(first), len(second), len(third)) == (2, 4, 3)
+    assert second[:2] == first
+    assert third[0] == first[0]
+    assert set(third[1:]).isdisjoint(second)
+    assert set(other).isdisjoint(first)
+
+
 def test_weka_ids_hold_within_a_session(made: Any) -> None:
     call = {"t": 0.0, "type": "n", "in": 130, "out": 1, "hash_ids": [1, 2]}
     inside = {"t": 7.5, "type": "subagent", "agent_id": "x", "requests": [call | {"t": 0.5}]}

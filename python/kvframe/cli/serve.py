@@ -166,15 +166,22 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @asked(
     "--speculate",
-    "tokens=N,accept=SHARE,cost=SHARE",
-    "So many tokens of an answer are drafted in a step; each is right with this probability, and "
-    "drafting it takes this share of the step.",
+    "tokens=N,accept=SHARE[/SHARE...]|FILE.csv,cost=SHARE,policy=NAME,...",
+    "So many tokens of an answer are drafted in a step; each, or each in its place, is right with "
+    "this probability, or as in recorded rounds, and drafting it takes this share of the step. "
+    "Policies draft as many as bring most.",
 )
 @asked(
     "--disaggregate",
     "prefill=N,link=RATE,latency=TIME",
     "N servers more compute prompts alone; the replicas get the prompts' KV over a link each and "
     "compute the answers.",
+)
+@asked(
+    "--decode-routing",
+    "|".join(ROUTINGS),
+    "With --disaggregate: which replica goes on with a prompt that has been computed.  [default: "
+    "least-loaded]",
 )
 @asked(
     "--peer-link",
@@ -189,6 +196,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "TOKENS",
     "Tokens of one prompt that a step computes, at most; 0: all that the step has left.",
     type=click.IntRange(0, 2**31),
+)
+@click.option(
+    "--chunked-prefill/--no-chunked-prefill",
+    default=True,
+    show_default=True,
+    help="Whether a prompt may be computed in several steps; otherwise it waits for a step that "
+    "takes all of it, and one longer than any step is cut.",
 )
 @asked("--order", "|".join(ORDERS), "Which waiting request comes in first.")
 @asked(
@@ -246,7 +260,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--routing",
     "|".join(ROUTINGS),
     "Which replica gets a request. prefix:queue=N weighs tokens that are waited for against tokens "
-    "that are computed.  [queue: 1]",
+    "that are computed, prefix:max_load_ratio=N passes over one with more than so many times the "
+    "mean requests, kv-aware:load=N counts a running sequence as so many tokens.  [queue: 1, load: "
+    "64]",
     "routings",
 )
 @asked(

@@ -75,6 +75,7 @@ mod retention;
 mod room;
 mod router;
 mod serve;
+mod served_drafts;
 mod served_report;
 mod served_tiers;
 mod shadow;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use kvframe_server::fixed::simulate_fixed;
 use kvframe_server::{
     EngineParts, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions, Preemption,
-    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, SharedTiers, Speculation,
-    Stopped, Tiers, simulate_fleet, simulate_with,
+    QueueOrder, ReturnOptions, Routing, ServerOptions, ServerReport, SharedTiers, Stopped, Tiers,
+    simulate_fleet, simulate_with,
 };
 use kvframe_trace::Mode;
 use kvframe_trace::replay::{FixedRates, Host, PreparedTrace};
@@ -19,6 +19,7 @@ use crate::driven::{Asked, Driver};
 use crate::errors::{from_core, usage};
 use crate::options::configured;
 use crate::room::PREEMPTION_ORDERS;
+use crate::served_drafts::SpeculationTable;
 use crate::served_report::{fleet_dict, report_dict};
 use crate::served_tiers::{self, LinkTuple, MovesTable, TierTable};
 use crate::step_time::{Source, StepProfile};
@@ -73,7 +74,7 @@ impl EngineTable<'_> {
 }
 
 /// A router before several servers. `queue` says what a token that is waited for weighs beside one that is
-/// computed, where `routing` is `"prefix"`; the router then goes by the servers' events, which reach it `delay`
+/// computed, where `routing` is `"prefix"`, and `load` a running sequence, where it is `"kv-aware"`; the router then goes by the servers' events, which reach it `delay`
 /// seconds late, but for a share of `loss`. With `counts_copies`, servers know how many others hold a block.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -81,6 +82,10 @@ pub(crate) struct RouterTable {
     routing: String,
     #[pyo3(default = 1.0)]
     queue: f64,
+    #[pyo3(default)]
+    max_load_ratio: Option<f64>,
+    #[pyo3(default = 64.0)]
+    load: f64,
     #[pyo3(default)]
     delay: f64,
     #[pyo3(default)]
@@ -97,6 +102,9 @@ pub(crate) struct RouterTable {
     /// of the links over which the others get them.
     #[pyo3(default)]
     prefill: Option<(usize, f64, f64, f64)>,
+    /// Who of the others goes on: `routing`, `queue`, `max_load_ratio` and `load`.
+    #[pyo3(default)]
+    decode: Option<(String, f64, Option<f64>, f64)>,
     /// Bytes a second, seconds and bytes a block of the link over which each server gives others what they lack.
     #[pyo3(default)]
     peers: Option<(f64, f64, f64)>,
@@ -104,21 +112,20 @@ pub(crate) struct RouterTable {
 
 impl RouterTable {
     fn checked(&self, py: Python<'_>) -> PyResult<FleetOptions> {
-        for (name, value) in [("queue", self.queue), ("delay", self.delay)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(usage(py, format!("{name} = {value}: must be 0 or more")));
-            }
+        if !(self.delay >= 0.0 && self.delay.is_finite()) {
+            return Err(usage(py, format!("delay = {}: must be 0 or more", self.delay)));
         }
         if !(0.0..=1.0).contains(&self.loss) {
             return Err(usage(py, format!("loss = {}: must be 0 to 1", self.loss)));
         }
-        let known = [
-            ("round-robin", Routing::RoundRobin),
-            ("least-loaded", Routing::LeastLoaded),
-            ("prefix", Routing::Prefix { queue: self.queue }),
-            ("session", Routing::Session),
-        ];
-        let routing = named(py, "routing", &self.routing, &known)?;
+        let weights = (self.queue, self.max_load_ratio, self.load);
+        let routing = routing(py, "routing", &self.routing, weights)?;
+        let decode_routing = match &self.decode {
+            Some((name, queue, ratio, load)) => {
+                self::routing(py, "decode routing", name, (*queue, *ratio, *load))?
+            }
+            None => Routing::LeastLoaded,
+        };
         let feed = FeedOptions { delay: self.delay, loss: self.loss, seed: self.seed };
         let prefill = self.prefill.map(|(engines, rate, latency, token_bytes)| {
             (engines, HandoverOptions { rate, latency, token_bytes })
@@ -148,8 +155,35 @@ impl RouterTable {
             counts_copies: self.counts_copies,
             shared: SharedTiers { by_node: self.shared.0, by_all: self.shared.1 },
             prefill,
+            decode_routing,
         })
     }
+}
+
+/// A routing of that name, with what a token that is waited for weighs, the most requests for each one of the mean,
+/// and what a running sequence weighs.
+fn routing(
+    py: Python<'_>,
+    what: &str,
+    name: &str,
+    (queue, max_load_ratio, load): (f64, Option<f64>, f64),
+) -> PyResult<Routing> {
+    for (name, value) in [("queue", queue), ("load", load)] {
+        if !(value >= 0.0 && value.is_finite()) {
+            return Err(usage(py, format!("{name} = {value}: must be 0 or more")));
+        }
+    }
+    if let Some(ratio) = max_load_ratio.filter(|&ratio| !(ratio > 0.0 && ratio.is_finite())) {
+        return Err(usage(py, format!("max_load_ratio = {ratio}: must be above 0")));
+    }
+    let known = [
+        ("round-robin", Routing::RoundRobin),
+        ("least-loaded", Routing::LeastLoaded),
+        ("prefix", Routing::Prefix { queue, max_load_ratio }),
+        ("session", Routing::Session),
+        ("kv-aware", Routing::KvAware { load }),
+    ];
+    named(py, what, name, &known)
 }
 
 const ORDERS: [(&str, QueueOrder); 10] = [
@@ -189,15 +223,14 @@ pub(crate) fn named<T: Copy>(
 ///
 /// `engines` has a table for each; several have a `router` before them, which sends each request to one of them
 /// when it arrives. `capacity` counts the blocks of each, None holds everything; `core` has further options of
-/// their managers. `speculation` has the drafts of a sequence and step, how likely one is right, and what each
-/// adds to a step, as a share of it. With `load_layers`, a load and the first step behind it go layer by layer
+/// their managers. `speculation` says how answers are drafted. With `load_layers`, a load and the first step behind it go layer by layer
 /// side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
 /// where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
 /// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
-#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, long_prefill_token_threshold=u32::MAX, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", load_layers=0, returns=None, join=false, speculation=None, time_factor=1.0, every_step=false))]
+#[pyo3(signature = (trace, engines, capacity, profile, *, router=None, core=None, max_num_seqs=256, max_num_batched_tokens=8192, long_prefill_token_threshold=u32::MAX, chunked_prefill=true, order="fcfs", priorities=vec![], shares=vec![], load=1.0, closed_loop=false, one_at_a_time=false, cache_generated=true, tell_next_use=false, preemption="recompute", preemption_order="last-admitted", load_layers=0, returns=None, join=false, speculation=None, time_factor=1.0, every_step=false))]
 pub fn serve<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -209,6 +242,7 @@ pub fn serve<'py>(
     max_num_seqs: u32,
     max_num_batched_tokens: u32,
     long_prefill_token_threshold: u32,
+    chunked_prefill: bool,
     order: &str,
     priorities: Vec<i32>,
     shares: Vec<f64>,
@@ -222,7 +256,7 @@ pub fn serve<'py>(
     load_layers: u32,
     returns: Option<(Option<f64>, f64)>,
     join: bool,
-    speculation: Option<(u32, f64, f64)>,
+    speculation: Option<SpeculationTable>,
     time_factor: f64,
     every_step: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -230,6 +264,7 @@ pub fn serve<'py>(
         max_num_seqs,
         max_num_batched_tokens,
         long_prefill_token_threshold,
+        chunked_prefill,
         order: named(py, "order", order, &ORDERS)?,
         priorities,
         tenants: tenants::count(core)? > 0,
@@ -244,11 +279,7 @@ pub fn serve<'py>(
         load_layers,
         returns: returns.map(|(after, lead)| ReturnOptions { after, lead }),
         join,
-        speculation: speculation.map(|(drafts, accepted, cost)| Speculation {
-            drafts,
-            accepted,
-            cost,
-        }),
+        speculation: speculation.map(|how| how.checked(py)).transpose()?,
         time_factor,
         every_step,
     };
@@ -279,8 +310,7 @@ pub fn serve<'py>(
     let plan = trace.with_plan(py, Mode::Timed, |plan, _| Arc::clone(plan))?;
     let prepared = PreparedTrace::new(&trace.inner, Mode::Timed, &plan);
     let mut options = configured(py, core, prepared.options(capacity))?;
-    options.event_log |= fleet
-        .is_some_and(|how| how.routing.wants_events() || how.counts_copies || how.peers.is_some());
+    options.event_log |= fleet.is_some_and(|how| how.is_heard() || how.peers.is_some());
     let blocks = options.blocks;
     let start = Instant::now();
     let served = Driver::run_all(py, drivers, Ok(options), |cores| {
@@ -339,13 +369,6 @@ fn check(py: Python<'_>, server: &ServerOptions) -> PyResult<()> {
     for (name, value) in counts {
         if value == 0 {
             return Err(usage(py, format!("{name} = 0: must be at least 1")));
-        }
-    }
-    if let Some(Speculation { drafts, accepted, cost }) = server.speculation {
-        let good = drafts > 0 && (0.0..=1.0).contains(&accepted) && cost >= 0.0 && cost.is_finite();
-        if !good {
-            let told = format!("speculation = ({drafts}, {accepted}, {cost})");
-            return Err(usage(py, format!("{told}: must be 1 or more, 0 to 1, and 0 or more")));
         }
     }
     if let Some(ReturnOptions { after, lead }) = server.returns {

@@ -14,6 +14,7 @@ use crate::prompts::Prompts;
 use crate::report::{RequestRecord, ServerReport};
 use crate::running::Running;
 use crate::scheduler::{Scheduled, Scheduler};
+use crate::speculation::Drafter;
 use crate::tiers::Tiers;
 
 /// An engine. Its caller says who arrives, begins a step, and ends it at the time that the step says.
@@ -172,10 +173,12 @@ impl<'a> Engine<'a> {
         let owned = f64::from(self.scheduler.cache.manager.pool().referenced());
         let next_event = next_arrival.min(self.next_transfer());
         let mut steps = 0;
+        let mut owed = self.switching();
         loop {
             let start = self.now;
             self.now = self.scheduler.wait_for_copies(start);
-            let (begin, computing) = (self.now, self.seconds(&batch));
+            let (begin, computing) = (self.now, self.seconds(&batch) + owed);
+            owed = 0.0;
             self.now = self.scheduler.end_of_step(begin, computing);
             let waits = self.now > begin + computing;
             let seconds = if waits { self.now - begin } else { computing };
@@ -200,11 +203,29 @@ impl<'a> Engine<'a> {
     }
 
     fn seconds(&self, batch: &Batch) -> f64 {
-        let seconds = self.times.seconds(batch) * self.options.time_factor;
-        match self.options.speculation {
-            Some(how) if batch.drafts > 0 => seconds * (1.0 + how.cost * f64::from(how.drafts)),
-            _ => seconds,
+        let factor = self.options.time_factor;
+        let Some(how) = &self.options.speculation else {
+            return self.times.seconds(batch) * factor;
+        };
+        let (seconds, with_drafting) = how.step_seconds(self.times, batch);
+        let seconds = seconds * factor;
+        if with_drafting || batch.drafts == 0 {
+            return seconds;
         }
+        let drafts = self.scheduler.running.iter().map(|one| one.drafts);
+        match how.drafter {
+            // All draft as far as any may.
+            Drafter::Share(share) if !how.adapts() => {
+                seconds * (1.0 + share * f64::from(how.drafts))
+            }
+            Drafter::Share(_) => seconds + how.drafter.seconds(drafts, seconds),
+            _ => seconds + factor * how.drafter.seconds(drafts.filter(|&one| one > 0), seconds),
+        }
+    }
+
+    /// Seconds that another number of drafts takes, once.
+    fn switching(&mut self) -> f64 {
+        std::mem::take(&mut self.scheduler.depth.owed) * self.options.time_factor
     }
 
     fn count(&mut self, batch: &Batch, steps: u32) {

@@ -68,6 +68,11 @@ impl Fair {
         self.left[class].tokens
     }
 
+    /// Prompt tokens that `class` may compute in a whole step.
+    pub fn most_tokens(&self, class: usize) -> u32 {
+        self.most[class].0
+    }
+
     /// It computes so many.
     pub fn spend(&mut self, class: usize, tokens: u32) {
         self.left[class].tokens -= tokens.min(self.left[class].tokens);

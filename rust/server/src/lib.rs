@@ -24,6 +24,7 @@
 //! | [`handover`] | prompts that another server has computed |
 //! | `peers` | blocks that another engine's pool has |
 //! | [`tiers`] | tiers below the pool: what moves, over which links |
+//! | [`speculation`] | drafts of answers: which are right, how many, what they take |
 //! | [`report`], `gaps` | what came of each request, and of all |
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,7 @@ pub mod report;
 mod running;
 mod scheduler;
 pub mod simulate;
+pub mod speculation;
 pub mod tiers;
 
 pub use cache::Stopped;
@@ -54,8 +56,11 @@ pub use fleet::{
     EngineParts, FeedOptions, FleetOptions, FleetReport, PeerOptions, Routing, simulate_fleet,
 };
 pub use handover::HandoverOptions;
-pub use options::{Preemption, QueueOrder, ServerOptions, Speculation};
+pub use options::{Preemption, QueueOrder, ServerOptions};
 pub use profile::{Batch, Fitted, Layered, Roofline, StepTable, StepTime, TableError};
 pub use report::{Fate, RequestRecord, ServerReport};
 pub use simulate::{simulate, simulate_with};
+pub use speculation::{
+    Acceptance, DraftPolicy, Drafter, MeasuredSteps, Round, Speculation, Switch,
+};
 pub use tiers::{ReturnOptions, SharedTiers, Tiers};

@@ -2,6 +2,7 @@
 
 use kvframe_core::manager::PreemptionOrder;
 
+use crate::speculation::Speculation;
 use crate::tiers::ReturnOptions;
 
 /// Which waiting request is admitted first. A preempted request comes before all others.
@@ -59,25 +60,6 @@ pub enum Preemption {
     Never,
 }
 
-/// Tokens of answers are drafted, and the drafts verified in the next step.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Speculation {
-    /// Drafts of a sequence in a step, at most.
-    pub drafts: u32,
-    /// How likely a draft is right if those before it are.
-    pub accepted: f64,
-    /// A step that verifies drafts takes this share of its time more for each draft of a sequence: the drafting
-    /// itself.
-    pub cost: f64,
-}
-
-impl Speculation {
-    /// How many of so many drafts are right on the mean: the first ones up to the first that is wrong.
-    pub fn right(&self, drafts: u32) -> f64 {
-        (1..=drafts).map(|place| self.accepted.powi(place as i32)).sum()
-    }
-}
-
 /// A server's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerOptions {
@@ -87,6 +69,9 @@ pub struct ServerOptions {
     pub max_num_batched_tokens: u32,
     /// Tokens of one prompt that a step computes, at most.
     pub long_prefill_token_threshold: u32,
+    /// A prompt may be computed in several steps. Otherwise it waits for a step that takes all of it, and only one
+    /// that no step could take whole is cut, by the tokens that steps have left; the threshold says nothing.
+    pub chunked_prefill: bool,
     /// Who comes in first.
     pub order: QueueOrder,
     /// Priority of each class of the trace, in the order of [`kvframe_trace::Trace::classes`]; larger
@@ -136,6 +121,7 @@ impl Default for ServerOptions {
             max_num_seqs: 256,
             max_num_batched_tokens: 8_192,
             long_prefill_token_threshold: u32::MAX,
+            chunked_prefill: true,
             order: QueueOrder::default(),
             priorities: Vec::new(),
             tenants: false,

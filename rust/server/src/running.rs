@@ -2,6 +2,8 @@
 
 use kvframe_core::SeqId;
 
+use crate::speculation::Right;
+
 /// A running sequence and the request that it serves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
@@ -20,6 +22,8 @@ pub(crate) struct Running {
     /// Drafts behind them that it verifies, and how many of those are right.
     pub drafts: u32,
     pub right: u32,
+    /// Drafts that it is to verify, as far as it has tokens to come and the step tokens left.
+    pub planned: u32,
     /// What the drafts so far were right in more than has been counted: parts of a token.
     pub credit: f64,
     /// When it sampled last.
@@ -47,11 +51,17 @@ impl Running {
         if self.decodes() { self.answer - self.sampled - 1 } else { 0 }
     }
 
-    /// It verifies so many drafts, which are right as often as they are on the mean.
-    pub fn draft(&mut self, drafts: u32, on_the_mean: f64) {
-        self.credit += on_the_mean;
-        self.right = (self.credit as u32).min(drafts);
-        self.credit -= f64::from(self.right);
+    /// It verifies so many drafts.
+    pub fn draft(&mut self, drafts: u32, right: Right) {
+        self.right = match right {
+            Right::Mean(mean) => {
+                self.credit += mean;
+                let right = (self.credit as u32).min(drafts);
+                self.credit -= f64::from(right);
+                right
+            }
+            Right::Drawn(right) => right,
+        };
         self.drafts = drafts;
     }
 

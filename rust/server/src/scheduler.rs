@@ -21,6 +21,7 @@ use crate::prompts::Prompts;
 use crate::queue::{Outlook, Queue, Waiter};
 use crate::report::{Fate, RequestRecord};
 use crate::running::{Progress, Running};
+use crate::speculation::{Depth, Speculation};
 use crate::tiers::{Sent, Tiers};
 
 /// What decides a step.
@@ -55,6 +56,10 @@ pub(crate) struct Scheduler<'a> {
     /// Requests that the pool can never hold, which only its layer groups knew.
     pub turned_away: Vec<usize>,
     pub asked: Request,
+    /// Drafts of each sequence, where all have as many.
+    pub depth: Depth,
+    /// A running prompt waits for a step that takes all of it.
+    is_held: bool,
     /// The manager's clock, the versions of queue and tiers and the budget when no request could come in.
     refused_at: Option<(u64, u64, u64, u32)>,
 }
@@ -98,6 +103,8 @@ impl<'a> Scheduler<'a> {
             arrived: 0,
             turned_away: Vec::new(),
             asked: Request::default(),
+            depth: Depth::default(),
+            is_held: false,
             refused_at: None,
             prompts,
         }
@@ -129,11 +136,13 @@ impl<'a> Scheduler<'a> {
         let loads = loading.iter().map(|waits| waits.one.request);
         let here = running.iter().map(|one| one.request).chain(loads);
         fair.begin(here.map(|request| prompts.class(request)));
+        self.plan_drafts();
         let preempted = self.grow_all(&mut budget)?;
+        let is_full = std::mem::take(&mut self.is_held);
         self.beside.clear();
         self.run_beside_loads(&mut budget, now)?;
         let before = self.state(budget);
-        if !preempted || !self.fair.is_off() {
+        if !is_full && (!preempted || !self.fair.is_off()) {
             self.let_in(&mut budget, now)?;
         }
         // An attempt that failed may have made room, so that the next one does not.
@@ -143,7 +152,7 @@ impl<'a> Scheduler<'a> {
             self.prefetch_waiting()?;
         }
         let mut scheduled = Scheduled {
-            is_steady: !preempted && is_settled && self.beside.is_empty(),
+            is_steady: !preempted && is_settled && self.beside.is_empty() && !self.adapts(),
             ..Scheduled::default()
         };
         for one in &self.running {
@@ -163,8 +172,14 @@ impl<'a> Scheduler<'a> {
         'sequences: while at < self.running.len() {
             let (request, decodes) = (self.running[at].request, self.running[at].decodes());
             let class = self.class(request);
-            let most = if decodes { *budget } else { self.chunk(class, *budget) };
-            let count = self.running[at].remaining().min(most);
+            let remaining = self.running[at].remaining();
+            let count =
+                if decodes { 1.min(*budget) } else { self.portion(class, *budget, remaining) };
+            if count == 0 && !self.options.chunked_prefill {
+                // Who comes in now would take its tokens in the next step, too.
+                self.is_held |= remaining > *budget;
+                self.fair.close(class);
+            }
             self.running[at].scheduled = count;
             let drafts = self.draft(at, *budget - count);
             while count > 0 && !self.make_slots(at, count + drafts)? {
@@ -199,12 +214,35 @@ impl<'a> Scheduler<'a> {
         Ok(preempted)
     }
 
+    /// Whether the number of drafts is decided anew in every step.
+    fn adapts(&self) -> bool {
+        self.options.speculation.as_ref().is_some_and(Speculation::adapts)
+    }
+
+    /// How many drafts each sequence is to verify in this step.
+    fn plan_drafts(&mut self) {
+        let Some(how) = &self.options.speculation else { return };
+        let decoding = || self.running.iter().filter(|one| one.decodes());
+        if !how.adapts() {
+            self.running.iter_mut().for_each(|one| one.planned = how.drafts);
+            return;
+        }
+        let sequences: Vec<_> = decoding().map(|one| (one.request, one.sampled)).collect();
+        if sequences.is_empty() {
+            return;
+        }
+        let kv_decode = decoding().map(|one| u64::from(one.computed) + 1).sum();
+        let planned = how.plan(&mut self.depth, &sequences, kv_decode, self.times);
+        let decoding = self.running.iter_mut().filter(|one| one.decodes());
+        decoding.zip(planned).for_each(|(one, planned)| one.planned = planned);
+    }
+
     /// How many drafts a running sequence verifies behind its next token, with so many tokens left to compute.
     fn draft(&mut self, at: usize, budget: u32) -> u32 {
-        let Some(speculation) = self.options.speculation else { return 0 };
+        let Some(speculation) = &self.options.speculation else { return 0 };
         let one = &mut self.running[at];
-        let drafts = one.most_drafts().min(speculation.drafts).min(budget);
-        one.draft(drafts, speculation.right(drafts));
+        let drafts = one.most_drafts().min(one.planned).min(budget);
+        one.draft(drafts, speculation.right_of(drafts, one.request, one.sampled));
         drafts
     }
 
@@ -251,8 +289,29 @@ impl<'a> Scheduler<'a> {
 
     /// Tokens of a prompt of `class` that a step computes with so many left, at most.
     pub fn chunk(&self, class: usize, budget: u32) -> u32 {
-        let most = self.options.long_prefill_token_threshold;
+        let ServerOptions { chunked_prefill, long_prefill_token_threshold, .. } = *self.options;
+        let most = if chunked_prefill { long_prefill_token_threshold } else { u32::MAX };
         self.fair.tokens(class).min(budget).min(most)
+    }
+
+    /// Tokens of `remaining` ones that a prompt of `class` computes in this step, with so many left.
+    pub fn portion(&self, class: usize, budget: u32, remaining: u32) -> u32 {
+        let most = self.chunk(class, budget);
+        let whole = self.fair.most_tokens(class).min(self.options.max_num_batched_tokens);
+        let waits = !self.options.chunked_prefill && most < remaining && remaining <= whole;
+        if waits { 0 } else { remaining.min(most) }
+    }
+
+    /// Whether request `i`, as it is asked for, has to wait for a step that takes all that it is to compute.
+    fn waits_for_a_step(&self, i: usize, class: usize, budget: u32) -> Result<bool, Stopped> {
+        if self.options.chunked_prefill || self.progress[i].is_handed || self.is_swapped(i) {
+            return Ok(false);
+        }
+        let pooled = self.cache.manager.lookup_request(&self.asked)?.tokens;
+        let remaining = self.prompts.prompt(i) + self.progress[i].sampled - pooled;
+        // It computes once its load has come.
+        let loads = self.asked.external_until > pooled;
+        Ok(!loads && self.portion(class, budget, remaining) == 0)
     }
 
     /// The class of a request, as far as classes are told apart.
@@ -309,6 +368,11 @@ impl<'a> Scheduler<'a> {
             self.prompts.ask(i, &mut self.progress[i], self.cache.manager, &mut self.asked)?;
             self.ask_to_join(i);
             let found = self.find_below(i)?;
+            if self.waits_for_a_step(i, class, *budget)? {
+                self.refused_at = Some(state);
+                self.fair.close(class);
+                continue;
+            }
             let allocation = match self.cache.allocate(&self.asked) {
                 Err(Stopped::ByCore(Error::NeverFits { .. })) => {
                     self.queue.remove(&waiter);
@@ -340,6 +404,7 @@ impl<'a> Scheduler<'a> {
                 scheduled: 0,
                 drafts: 0,
                 right: 0,
+                planned: 0,
                 credit: 0.0,
                 last_token: progress.last_token,
             };
@@ -351,7 +416,7 @@ impl<'a> Scheduler<'a> {
                 Some(landed) => one = landed,
             }
             self.fair.take_place(class);
-            one.scheduled = one.remaining().min(most);
+            one.scheduled = self.portion(class, *budget, one.remaining());
             self.fair.spend(class, one.scheduled);
             *budget -= one.scheduled;
             self.running.push(one);

@@ -4,13 +4,8 @@
 mod common;
 
 use common::by_hand;
-use kvframe_core::Manager;
-use kvframe_core::policy::{PolicyOptions, by_name};
-use kvframe_server::{
-    Batch, EngineParts, FleetOptions, HandoverOptions, ServerOptions, Speculation, simulate_fleet,
-};
-use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
-use kvframe_trace::{Mode, Trace};
+use common::drafts;
+use kvframe_server::{Acceptance, FleetOptions, HandoverOptions, ServerOptions};
 
 fn near(told: f64, expected: f64) {
     assert!((told - expected).abs() < 1e-9, "{told} instead of {expected}");
@@ -27,7 +22,7 @@ fn near(told: f64, expected: f64) {
 #[test]
 fn drafts_step_by_step() {
     let rows = r#"{"timestamp": 0, "input_length": 4, "output_length": 6, "hash_ids": [1]}"#;
-    let speculation = Some(Speculation { drafts: 2, accepted: 0.5, cost: 0.1 });
+    let speculation = Some(drafts(2, Acceptance::Each(0.5), 0.1));
     let options = ServerOptions { speculation, ..ServerOptions::default() };
     let report = by_hand::serve(rows, (7, None), &options);
     let record = report.requests[0];
@@ -53,25 +48,9 @@ fn a_handover_event_by_event() {
     let rows = r#"{"timestamp": 0, "input_length": 10, "output_length": 3, "hash_ids": [1, 2]}
 {"timestamp": 30000, "input_length": 10, "output_length": 3, "hash_ids": [1, 2]}
 "#;
-    let trace = Trace::parse(rows.as_bytes(), "by hand", Some(4)).unwrap();
-    let plan = trace.plan(Mode::Timed);
-    let prepared = PreparedTrace::new(&trace, Mode::Timed, &plan);
-    let make = |_| {
-        let lru = by_name("lru", PolicyOptions::default()).unwrap();
-        Manager::new(prepared.options(Some(7)).unwrap(), lru).unwrap()
-    };
-    let (mut managers, mut hosts): (Vec<Manager>, _) =
-        ((0..2).map(make).collect(), [SilentHost; 2]);
-    let engines: Vec<EngineParts<'_>> = managers
-        .iter_mut()
-        .zip(&mut hosts)
-        .map(|(manager, host)| (manager, host as &mut dyn Host, None))
-        .collect();
     let over = HandoverOptions { rate: 5.0, latency: 1.0, token_bytes: 1.0 };
     let how = FleetOptions { prefill: Some((1, over)), ..FleetOptions::default() };
-    let seconds = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
-    let traced = (&trace, &plan);
-    let report = simulate_fleet(traced, engines, &ServerOptions::default(), how, &seconds).unwrap();
+    let report = by_hand::fleet(rows, (2, 7), how);
     for (record, [first, end]) in report.requests.iter().zip([[20.0, 45.0], [42.0, 68.4]]) {
         near(record.first_token, first);
         near(record.end, end);

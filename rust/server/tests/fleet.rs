@@ -9,8 +9,8 @@ use common::{BLOCK, Server, rows, seconds, servers, traffic};
 use kvframe_core::Manager;
 use kvframe_core::policy::{PolicyOptions, by_name};
 use kvframe_server::{
-    EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions, PeerOptions,
-    Routing, ServerOptions, ServerReport, simulate_fleet, simulate_with,
+    Acceptance, EngineParts, Fate, FeedOptions, FleetOptions, FleetReport, HandoverOptions,
+    PeerOptions, Routing, ServerOptions, ServerReport, simulate_fleet, simulate_with,
 };
 use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
@@ -66,7 +66,9 @@ fn routings() -> impl Strategy<Value = Routing> {
         Just(Routing::RoundRobin),
         Just(Routing::LeastLoaded),
         Just(Routing::Session),
-        (0.0f64..2.0).prop_map(|queue| Routing::Prefix { queue }),
+        (0.0f64..2.0, prop::option::of(0.5f64..3.0))
+            .prop_map(|(queue, max_load_ratio)| Routing::Prefix { queue, max_load_ratio }),
+        (0.0f64..100.0).prop_map(|load| Routing::KvAware { load }),
     ]
 }
 
@@ -107,6 +109,11 @@ proptest! {
             cache_generated: false,
             returns: None,
             tell_next_use: false,
+            // Which of the rounds is a request's goes by its place in the trace.
+            speculation: server
+                .options
+                .speculation
+                .filter(|how| !matches!(how.acceptance, Acceptance::Rounds(_))),
             ..server.options
         };
         let server = Server { policy: "lru", options, ..server };
@@ -156,14 +163,16 @@ proptest! {
         server in servers(),
         stack in stacks(),
         (prefill, count) in (1usize..4, 2usize..6),
-        routing in routings(),
+        (routing, decode_routing) in (routings(), routings()),
         link in (1.0f64..1e6, 0.0f64..0.1),
     ) {
         let trace = parse(&rows(&turns));
         let (rate, latency) = link;
         let prefill = prefill.min(count - 1);
         let over = HandoverOptions { rate, latency, token_bytes: 7.0 };
-        let how = FleetOptions { routing, prefill: Some((prefill, over)), ..FleetOptions::default() };
+        let prefill_link = Some((prefill, over));
+        let how =
+            FleetOptions { routing, decode_routing, prefill: prefill_link, ..Default::default() };
         let report = fleet(&trace, &server, &stack, (count, how));
         let mut due = 0;
         for (i, (request, record)) in trace.requests.iter().zip(&report.requests).enumerate() {
@@ -253,7 +262,8 @@ proptest! {
         };
         let server = Server { options, ..server };
         let trace = parse(&rows(&turns));
-        let how = FleetOptions { routing: Routing::Prefix { queue: 0.0 }, ..FleetOptions::default() };
+        let routing = Routing::Prefix { queue: 0.0, max_load_ratio: None };
+        let how = FleetOptions { routing, ..FleetOptions::default() };
         let report = fleet(&trace, &server, &Stack::default(), (count, how));
         let evicted: u64 = report.engines.iter().map(|engine| engine.evictions).sum();
         for (record, &promised) in report.requests.iter().zip(&report.promised_tokens) {

@@ -180,7 +180,7 @@ proptest! {
         routing in prop::sample::select(vec![
             Routing::RoundRobin,
             Routing::Session,
-            Routing::Prefix { queue: 1.0 },
+            Routing::Prefix { queue: 1.0, max_load_ratio: None },
         ]),
     ) {
         let Some(last) = stack.below.len().checked_sub(1) else { return Ok(()) };

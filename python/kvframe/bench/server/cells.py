@@ -17,15 +17,16 @@ from kvframe.bench.server.below import AS_TIERS_DO, Moves, Returns
 from kvframe.bench.server.fleet import (
     ALONE,
     AT_ONCE,
+    FEWEST,
     Feed,
     Fleet,
     Handover,
     PeerLink,
+    Routing,
     imbalance,
 )
 from kvframe.bench.server.profiles import Profile
 from kvframe.bench.server.sla import Sla
-from kvframe.bench.server.speculation import Speculation
 from kvframe.bench.server.summary import FINISHED, REJECTED, Times, kept, quantiles, times
 from kvframe.bench.server.tiers import ServedTiers
 from kvframe.bench.traces import Source
@@ -83,6 +84,7 @@ class Server:
     max_num_batched_tokens: int
     order: str
     long_prefill_token_threshold: int = 0
+    chunked_prefill: bool = True
     class_priority: dict[str, int] = field(default_factory=dict)
     class_share: dict[str, float] = field(default_factory=dict)
     closed_loop: bool = False
@@ -97,8 +99,9 @@ class Server:
     returns: Returns | None = None
     join: bool = False
     tell_next_use: bool = False
-    speculation: Speculation | None = None
+    speculation: dict[str, Any] | None = None
     handover: Handover | None = None
+    decode_routing: Routing = FEWEST
     peer_link: PeerLink | None = None
 
 
@@ -253,6 +256,7 @@ def _settings(plan: ServerPlan, server: Server) -> dict[str, Any]:
         "max_num_seqs": server.max_num_seqs,
         "max_num_batched_tokens": server.max_num_batched_tokens,
         "long_prefill_token_threshold": server.long_prefill_token_threshold or 2**32 - 1,
+        "chunked_prefill": server.chunked_prefill,
         "order": server.order,
         "priorities": [server.class_priority.get(name, 0) for name in plan.source.trace.classes],
         "shares": [server.class_share.get(name, 1.0) for name in plan.source.trace.classes]
@@ -291,8 +295,11 @@ def _router(plan: ServerPlan, server: Server) -> dict[str, Any] | None:
         return None
     feed, over = server.feed, server.handover
     return {
-        "routing": fleet.routing,
-        "queue": fleet.queue,
+        "routing": fleet.routing.name,
+        "queue": fleet.routing.queue,
+        "max_load_ratio": fleet.routing.max_load_ratio,
+        "load": fleet.routing.load,
+        "decode": server.decode_routing if over else None,
         "delay": feed.delay,
         "loss": feed.loss,
         "seed": 0,

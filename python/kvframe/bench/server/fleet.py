@@ -20,13 +20,46 @@ from kvframe.spelling import did_you_mean
 if TYPE_CHECKING:
     from kvframe.bench.server.cells import ServerPlan, Simulated
 
-ROUTINGS = ("round-robin", "least-loaded", "prefix", "session")
+ROUTINGS = ("round-robin", "least-loaded", "prefix", "session", "kv-aware")
+OPTIONS = {"prefix": ("queue", "max_load_ratio"), "kv-aware": ("load",)}
+"""What a routing may say besides."""
 MOST = 64
 """Replicas that a simulation can have."""
 HANDOVER_LINK, HANDOVER_LATENCY = "50GB/s", "20us"
 """An estimate: a network card of 400 Gbit/s for each server."""
 PEER_LATENCY = "5us"
 """An estimate, of cards beside each other."""
+
+
+class Routing(NamedTuple):
+    """Which of several servers gets a request.
+
+    Attributes:
+        name: One of `ROUTINGS`.
+        queue: With ``prefix``, what a token that is waited for weighs beside one that is computed.
+        max_load_ratio: With it, one with more requests than so many times the mean gets none.
+        load: With ``kv-aware``, tokens that a running sequence weighs.
+    """
+
+    name: str = ROUTINGS[0]
+    queue: float = 1.0
+    max_load_ratio: float | None = None
+    load: float = 64.0
+
+    @property
+    def label(self) -> str:
+        """As the tables show it."""
+        options = OPTIONS.get(self.name, ())
+        usual = type(self)()._asdict()
+        said = [
+            f"{key}={value:g}"
+            for key, value in self._asdict().items()
+            if key in options and value != usual[key]
+        ]
+        return ":".join([self.name, ",".join(said)]) if said else self.name
+
+
+IN_TURN, FEWEST = Routing(), Routing("least-loaded")
 
 
 @dataclass(frozen=True)
@@ -36,13 +69,11 @@ class Fleet:
     Attributes:
         replicas: How many.
         routing: Which of them gets a request.
-        queue: With ``prefix``, what a token that is waited for weighs beside one that is computed.
         prefill: Further servers, which compute prompts alone: the router chooses among them.
     """
 
     replicas: int = 1
-    routing: str = ROUTINGS[0]
-    queue: float = 1.0
+    routing: Routing = IN_TURN
     prefill: int = 0
 
     @property
@@ -64,9 +95,8 @@ class Fleet:
 
     @property
     def label(self) -> str:
-        """As the tables show it."""
-        weight = f":queue={self.queue:g}" if self.queue != 1.0 else ""
-        return f"{self.routing}{weight}"
+        """The routing, as the tables show it."""
+        return self.routing.label
 
 
 class Handover(NamedTuple):
@@ -114,8 +144,8 @@ ALONE = Fleet()
 AT_ONCE = Feed()
 
 
-def parse_routing(text: str) -> tuple[str, float]:
-    """A routing, and what ``prefix:queue=N`` says.
+def parse_routing(text: str, option: str = "--routing") -> Routing:
+    """A routing, as ``prefix:queue=0,max_load_ratio=1.5``.
 
     Raises:
         ConfigError: An unknown routing or option, or an impossible value.
@@ -123,18 +153,28 @@ def parse_routing(text: str) -> tuple[str, float]:
     name, colon, given = text.partition(":")
     if name not in ROUTINGS:
         known = ", ".join(ROUTINGS)
-        raise ConfigError(f"--routing {text}: must be {known}{did_you_mean(name, ROUTINGS)}")
-    options = keyed(given.split(","), f"--routing {text}") if colon else {}
-    unknown = next((key for key in options if key != "queue" or name != "prefix"), None)
-    if unknown is not None:
-        raise ConfigError(f"--routing {text}: no option {unknown}: prefix has queue")
+        raise ConfigError(f"{option} {text}: must be {known}{did_you_mean(name, ROUTINGS)}")
+    options = keyed(given.split(","), f"{option} {text}") if colon else {}
+    allowed = OPTIONS.get(name, ())
+    values = {}
+    for key, value in options.items():
+        if key not in allowed:
+            have = "; ".join(f"{one} has {', '.join(keys)}" for one, keys in OPTIONS.items())
+            near = did_you_mean(key, allowed)
+            raise ConfigError(f"{option} {text}: no option {key}: {have}{near}")
+        values[key] = _weight(str(value), key, f"{option} {text}")
+    return Routing(name, **values)
+
+
+def _weight(text: str, key: str, where: str) -> float:
     try:
-        queue = float(str(options.get("queue", 1.0)))
+        value = float(text)
     except ValueError:
-        queue = -1.0
-    if not 0 <= queue < float("inf"):
-        raise ConfigError(f"--routing {text}: queue: must be 0 or more")
-    return name, queue
+        value = -1.0
+    is_ratio = key == "max_load_ratio"
+    if not 0 <= value < float("inf") or (is_ratio and not value):
+        raise ConfigError(f"{where}: {key}: must be {'above 0' if is_ratio else '0 or more'}")
+    return value
 
 
 def parse_handover(text: str | None) -> Handover | None:
@@ -196,8 +236,8 @@ def fleets(replicas: Sequence[str], routings: Sequence[str], prefill: int = 0) -
         if (prefill or count) == 1:  # nothing to choose from
             made[Fleet(count, prefill=prefill)] = None
             continue
-        for name, queue in chosen:
-            made[Fleet(count, name, queue, prefill)] = None
+        for routing in chosen:
+            made[Fleet(count, routing, prefill)] = None
     return list(made)
 
 

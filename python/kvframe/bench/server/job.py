@@ -41,8 +41,10 @@ from kvframe.bench.server.cells import (
 )
 from kvframe.bench.server.fleet import (
     ALONE,
+    FEWEST,
     Fleet,
     PartCell,
+    Routing,
     by_class,
     by_replica,
     fleets,
@@ -50,6 +52,7 @@ from kvframe.bench.server.fleet import (
     parse_feed,
     parse_handover,
     parse_peer_link,
+    parse_routing,
 )
 from kvframe.bench.server.parallel import Parallel, parse_parallel
 from kvframe.bench.server.profiles import parse_profile
@@ -116,6 +119,7 @@ class ServerRequest:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     long_prefill_token_threshold: int = 0
+    chunked_prefill: bool = True
     order: str = "fcfs"
     class_priority: str | None = None
     class_share: str | None = None
@@ -135,6 +139,7 @@ class ServerRequest:
     event_loss: float = 0.0
     tell_copies: bool = False
     disaggregate: str | None = None
+    decode_routing: str | None = None
     peer_link: str | None = None
     speculate: str | None = None
     flood: str | None = None
@@ -381,6 +386,7 @@ def _server(
                 request.preemption_order != LAST_ADMITTED,
             ),
             ("--join", request.join),
+            ("--no-chunked-prefill", not request.chunked_prefill),
             (f"--preemption {NEVER}", request.preemption == NEVER),
             ("--class-share", request.class_share is not None),
         )
@@ -397,6 +403,11 @@ def _server(
             f"--speculate: --profile {profile.label} says nothing of steps that verify drafts: use "
             "roofline or measured terms"
         )
+    if request.long_prefill_token_threshold and not request.chunked_prefill:
+        raise ConfigError(
+            f"--long-prefill-token-threshold {request.long_prefill_token_threshold} and "
+            "--no-chunked-prefill: a prompt that is not cut has no longest chunk: leave one out"
+        )
     if (request.class_priority is not None) != (order == "priority"):
         raise ConfigError("--class-priority and --order priority: one needs the other")
     return Server(
@@ -405,6 +416,7 @@ def _server(
         max_num_seqs=request.max_num_seqs,
         max_num_batched_tokens=request.max_num_batched_tokens,
         long_prefill_token_threshold=request.long_prefill_token_threshold,
+        chunked_prefill=request.chunked_prefill,
         order=order,
         class_priority=_class_priority(request.class_priority),
         class_share=_class_share(request.class_share),
@@ -423,8 +435,9 @@ def _server(
             request.prefetch, request.promote_fill, request.storage_prefetch, request.hit_refresh
         )._replace(live=request.live_writes, evict_backed_first=request.evict_backed_first),
         configured=found,
-        speculation=speculation,
+        speculation=None if speculation is None else speculation.table(card, over.cards),
         handover=parse_handover(request.disaggregate),
+        decode_routing=_decode_routing(request),
         peer_link=parse_peer_link(request.peer_link),
         feed=parse_feed(request.event_delay, request.event_loss, request.tell_copies),
     )
@@ -455,6 +468,17 @@ def _returns(request: ServerRequest) -> Returns | None:
             "a turn ends: leave one out"
         )
     return parse_returns(request.prefetch_sessions)
+
+
+def _decode_routing(request: ServerRequest) -> Routing:
+    if request.decode_routing is None:
+        return FEWEST
+    if request.disaggregate is None:
+        raise ConfigError(
+            f"--decode-routing {request.decode_routing}: there are no servers that only decode: "
+            "add --disaggregate prefill=N"
+        )
+    return parse_routing(request.decode_routing, "--decode-routing")
 
 
 def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
@@ -546,7 +570,7 @@ def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[s
     said = [
         "--capacity is what each replica has; hit, TTFT, ITL and E2E are over the requests of all."
     ][: len(several)]
-    if any(fleet.routing == "session" for fleet in several):
+    if any(fleet.routing.name == "session" for fleet in several):
         said += [
             f"{source.name} names no sessions: --routing session sends each request where the "
             "fewest are."

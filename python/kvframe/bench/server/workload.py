@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kvframe import _core
 from kvframe.bench.options import OptionOrigins
+from kvframe.bench.server.sessions import Beginning, recorded
 from kvframe.bench.traces import Source
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
@@ -19,6 +20,13 @@ from kvframe.errors import ConfigError
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Draws = npt.NDArray[np.float64]
+SHORT, QUICK, LULL = 0.2, (0.001, 0.01), (0.5, 2.0)
+"""Of ``lulls``: the share of short gaps, and the bounds of both kinds in seconds, as inference-lab
+has them."""
+DRAWN = ("turns", "gap", "shared", "input", "output", "longest", "block_size")
+"""Keys of sessions that are drawn."""
+RECORDED = ("num_sessions", "resample", "stationary_sessions")
+"""Keys of those that were recorded."""
 
 
 class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,12 +68,18 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         arrivals: When sessions begin: as a Poisson process, evenly, in bursts of ``burst``, all at
-            once (``batched``), or ``closed``: ``users`` sessions of which each goes on as soon as
-            it was answered.
+            once (``batched``), after ``lulls`` of 0.5 to 2 s and one time in five after 1 to 10 ms,
+            or ``closed``: ``users`` sessions of which each goes on as soon as it was answered.
         rate: Sessions a second.
         rates: Points (second, rate) between which the rate is interpolated instead, over and over.
         burst: Sessions that begin together.
         users: Of ``closed``.
+        jitter: Users of ``closed`` begin within so many seconds, evenly.
+        sessions: A recorded trace whose sessions begin instead of drawn ones.
+        num_sessions: So many of them begin, at most; 0: as many as ``requests`` asks for.
+        resample: Each is drawn from all, instead of one after the other.
+        stationary_sessions: So many begin at once, at a turn that is drawn in proportion to the
+            time before it, so that the first ones are as far as those that run later.
         requests: How many in all.
         seconds: No session begins later.
         turns: Mean requests a session, geometrically distributed. The prompt of a turn begins with
@@ -79,11 +93,16 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         seed: Of the draws.
     """
 
-    arrivals: Literal["poisson", "uniform", "burst", "batched", "closed"] = "poisson"
+    arrivals: Literal["poisson", "uniform", "burst", "lulls", "batched", "closed"] = "poisson"
     rate: Positive = 1.0
     rates: list[tuple[float, Positive]] = []
     burst: Count = 8
     users: Count = 64
+    jitter: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    sessions: str = ""
+    num_sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
+    resample: bool = False
+    stationary_sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
     requests: Count = 1000
     seconds: Positive = 1e9
     turns: Annotated[float, msgspec.Meta(ge=1)] = 1.0
@@ -98,16 +117,26 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_closed(self) -> bool:
         """Turns wait for the one before."""
-        return self.arrivals == "closed" or self.turns > 1
+        return self.arrivals == "closed" or self.turns > 1 or bool(self.sessions)
 
 
 def parse_workload(values: Mapping[str, Any], where: str) -> Workload:
     """The table of an experiment.
 
     Raises:
-        ConfigError: A key that it does not have, or a value that is impossible.
+        ConfigError: A key that it does not have, a value that is impossible, or a key of drawn
+            sessions beside ``sessions``, or the other way round.
     """
-    return build(Workload, values, "workload", OptionOrigins(where))
+    work = build(Workload, values, "workload", OptionOrigins(where))
+    for key in DRAWN if work.sessions else RECORDED:
+        if key in values:
+            why = (
+                f"is recorded in sessions = {work.sessions}: leave one out"
+                if work.sessions
+                else "goes with sessions"
+            )
+            raise ConfigError(f"{where}: workload.{key}: {why}")
+    return work
 
 
 def drawn(work: Workload, name: str) -> Source:
@@ -116,11 +145,13 @@ def drawn(work: Workload, name: str) -> Source:
     Raises:
         ConfigError: No request came out.
     """
-    rows = sorted(_rows(work), key=lambda row: row["timestamp"])[: work.requests]
+    made = _recorded_rows(work) if work.sessions else _rows(work)
+    rows = sorted(made, key=lambda row: row["timestamp"])[: work.requests]
     if not rows:
         raise ConfigError(f"{name}: workload: no request begins within seconds = {work.seconds:g}")
     text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
-    trace = _core.Trace.parse(text, name, work.block_size)
+    size = recorded(work.sessions).block_size if work.sessions else work.block_size
+    trace = _core.Trace.parse(text, name, size)
     return Source(name, hashlib.sha256(text).hexdigest(), trace)
 
 
@@ -164,10 +195,47 @@ def _rows(work: Workload) -> Iterator[dict[str, Any]]:
         fresh += 1
 
 
+def _recorded_rows(work: Workload) -> Iterator[dict[str, Any]]:
+    dice = np.random.default_rng(work.seed)
+    closed = work.arrivals == "closed"
+    count = min(work.num_sessions or work.requests, work.requests)
+    at_once = 0 if closed else min(work.stationary_sessions, count)
+    users = min(work.users, count) if closed else count
+    starts = _starts(work, dice, users - at_once)
+    starts = np.concatenate([np.zeros(at_once), starts[starts <= work.seconds]])
+    if closed:
+        # A user's next session begins when the last one has ended.
+        starts = np.resize(starts, count)
+    how = Beginning(work.resample, work.stationary_sessions)
+    begun = 0
+    ends: dict[int, float] = {}
+    for at, (start, turns) in enumerate(recorded(work.sessions).begun(starts, dice, how)):
+        if begun >= work.requests:
+            return
+        session = at % users if closed else at
+        time = ends.get(session, float(start))
+        for place, turn in enumerate(turns):
+            time += turn.gap if place else 0.0
+            yield {
+                "timestamp": round(time * 1000),
+                "session_id": f"s{session}",
+                "input_length": turn.input,
+                "output_length": turn.output,
+                "hash_ids": turn.blocks,
+            }
+        ends[session] = time
+        begun += len(turns)
+
+
 def _starts(work: Workload, dice: np.random.Generator, count: int) -> Draws:
     """When sessions begin, in seconds."""
+    if work.arrivals == "closed" and work.jitter:
+        return dice.uniform(0.0, work.jitter, count)
     if work.arrivals in ("batched", "closed"):
         return np.zeros(count)
+    if work.arrivals == "lulls":
+        short = dice.random(count) < SHORT
+        return np.cumsum(np.where(short, dice.uniform(*QUICK, count), dice.uniform(*LULL, count)))
     if work.arrivals == "uniform":
         units = np.arange(count, dtype=np.float64)
     elif work.arrivals == "burst":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvframe.traces.forms.agents import Copilot, FreeInference, Weka
+from kvframe.traces.forms.agents import Copilot, FreeInference, Steps, Weka
 from kvframe.traces.forms.chat import Conversations, Gateway, OpenAI, Prompts
 from kvframe.traces.forms.engines import Dynamo, KVEvents, LMCacheHashes, LMCacheLog, TokenIds
 from kvframe.traces.forms.hashes import AIPerf, Bailian, Mooncake
@@ -36,6 +36,7 @@ FORMS: Sequence[TraceReader] = (
     Mooncake(),
     FreeInference(),
     Weka(),
+    Steps(),
     Copilot(),
     TokenIds(),
     Gateway(),

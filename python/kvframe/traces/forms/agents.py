@@ -1,4 +1,4 @@
-"""Sessions of agents: FreeInference's, WEKA's (kv-cache-tester), and those of Copilot's traces."""
+"""Sessions of agents: FreeInference's, WEKA's (kv-cache-tester), inference-lab's, Copilot's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from kvframe.traces.values import count, first_of, found_in, ids_of, local_ids, 
 OWN_ZERO = (
     "every session counts its times from its own start, so all start at once; "
     "`kvframe trace merge --gap` starts one after the other"
+)
+GAPS = (
+    "a gap counts from the end of the step before, which no trace knows: it is taken from that "
+    "step's arrival, and a closed loop serves it as it is meant"
 )
 LENGTHS_OF_IDS = "prompts are as long as their block ids say: the tokens that were billed differ"
 
@@ -115,6 +119,53 @@ class Weka(TraceReader):
                 )
 
         return calls(record, name, 0.0)
+
+
+class Steps(TraceReader):
+    """inference-lab's session files: a session a line, steps that say how much of them is new."""
+
+    name = "steps"
+    title = "inference-lab's session files (id and steps)"
+
+    def recognises(self, head: Head) -> bool:
+        steps = head.first.get("steps")
+        return isinstance(steps, list) and any(
+            isinstance(step, dict) and {"input", "new"} <= step.keys() for step in steps
+        )
+
+    def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
+        """A row a step."""
+        given.remark(GAPS)
+        if given.time_unit is None:
+            given.remark(OWN_ZERO)
+        return by_session(self._session(record, number, given) for number, record in records)
+
+    def _session(self, record: dict[str, Any], number: int, given: Given) -> list[Numbered]:
+        name, size = str(record.get("id", number)), given.block_size or 16
+        steps: list[Numbered] = []
+        time, context, ids, fresh = 0.0, 0, list[int](), 0
+        for step in record["steps"]:
+            prompt = max(count(step["input"], "input"), 1)
+            answer = max(count(step["output"], "output"), 1)
+            if steps:
+                time += max(millis(step.get("gap") or 0, given.time_unit or "s", "gap"), 0)
+            # Whole blocks of the prompt and the answer before it that this step goes on from.
+            kept = min(max(prompt - count(step["new"], "new"), 0), context) // size
+            ids = ids[:kept]
+            context = prompt + answer
+            more = context // size - len(ids)
+            ids += range(fresh, fresh + more)
+            fresh += more
+            row = Row(
+                timestamp=time,
+                input_length=prompt,
+                output_length=answer,
+                hash_ids=local_ids(ids[: prompt // size], name, "steps"),
+                block_size=size,
+                session_id=name,
+            )
+            steps.append((number, row))
+        return steps
 
 
 class Copilot(TraceReader):

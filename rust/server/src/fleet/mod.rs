@@ -44,7 +44,7 @@ pub use feed::FeedOptions;
 pub use routing::Routing;
 
 /// How requests get to engines.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FleetOptions {
     /// Which engine gets a request.
     pub routing: Routing,
@@ -54,11 +54,35 @@ pub struct FleetOptions {
     pub counts_copies: bool,
     /// Tiers that engines have together.
     pub shared: SharedTiers,
-    /// The first so many engines compute prompts alone, and the others, where the fewest requests are, what comes
-    /// behind; they get the prompts' KV over a link each.
+    /// The first so many engines compute prompts alone, and the others what comes behind; they get the prompts' KV
+    /// over a link each.
     pub prefill: Option<(usize, HandoverOptions)>,
+    /// Which of the others goes on with a prompt that has been computed; of equals, the first.
+    pub decode_routing: Routing,
     /// What an engine's pool and tiers lack comes from another's pool.
     pub peers: Option<PeerOptions>,
+}
+
+impl Default for FleetOptions {
+    fn default() -> Self {
+        Self {
+            routing: Routing::default(),
+            feed: FeedOptions::default(),
+            counts_copies: false,
+            shared: None,
+            prefill: None,
+            decode_routing: Routing::LeastLoaded,
+            peers: None,
+        }
+    }
+}
+
+impl FleetOptions {
+    /// Whether the router, or an engine, goes by events of the engines.
+    pub fn is_heard(&self) -> bool {
+        let decodes = self.prefill.is_some() && self.decode_routing.wants_events();
+        self.routing.wants_events() || decodes || self.counts_copies
+    }
 }
 
 /// What a simulation of several engines counted.
@@ -132,12 +156,13 @@ pub fn simulate_fleet(
     let below = engines.iter_mut().filter_map(|engine| engine.scheduler.tiers.as_mut());
     let commons = Commons::new(fleet.shared, below.collect())?;
     let runs = vec![false; engines.len()];
-    let is_heard = fleet.routing.wants_events() || fleet.counts_copies;
+    let is_heard = fleet.is_heard();
     let feed = (is_heard || directory.is_some())
         .then(|| Feed::new(fleet.feed, engines.len(), blocks).telling(directory));
     Fleet {
         copies: fleet.counts_copies.then(|| Copies::new(engines.len())),
         routes: Routes::new(fleet.routing, if prefill > 0 { prefill } else { engines.len() }),
+        decode_routes: Routes::of_decode(fleet.decode_routing, runs.len() - prefill),
         prefill,
         report: FleetReport {
             requests: vec![RequestRecord::default(); count],
@@ -177,6 +202,7 @@ struct Fleet<'a> {
     /// Requests whose prompts have been computed.
     computed: Vec<(usize, RequestRecord)>,
     routes: Routes,
+    decode_routes: Routes,
     /// Engines that compute prompts alone.
     prefill: usize,
     feed: Option<Feed>,
@@ -302,12 +328,19 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Requests whose prompts have been computed go on where the fewest are.
+    /// Requests whose prompts have been computed go on elsewhere.
     fn hand_over(&mut self, now: f64, is_due: &mut [bool]) {
-        for (request, record) in std::mem::take(&mut self.computed) {
-            let all = self.prefill..self.engines.len();
-            let at = all.min_by_key(|&at| Load::of(&self.engines[at]).requests);
-            let at = at.expect("there is one beside those that compute prompts");
+        let computed = std::mem::take(&mut self.computed);
+        if self.decode_routes.routing.wants_events() && !computed.is_empty() {
+            self.hear(now);
+        }
+        for (request, record) in computed {
+            let loads: Vec<Load> = self.engines[self.prefill..].iter().map(Load::of).collect();
+            let matched = self.matched(request, self.decode_routes.routing);
+            let session = self.trace.requests[request].session;
+            let prompt = self.prompts.prompt(request);
+            let matched = &matched[self.prefill..];
+            let at = self.prefill + self.decode_routes.choose(session, prompt, &loads, matched);
             self.report.decoded_by[request] = at as u32;
             is_due[at] |= !self.runs[at];
             let record = RequestRecord { fate: Fate::Unfinished, ..record };
@@ -325,12 +358,7 @@ impl<'a> Fleet<'a> {
         let choice = if self.prefill > 0 { self.prefill } else { self.engines.len() };
         let loads: Vec<Load> = self.engines[..choice].iter().map(Load::of).collect();
         let session = self.trace.requests[request].session;
-        let matched = match &self.feed {
-            Some(feed) if self.routes.routing.wants_events() => {
-                feed.matched(self.prompts, request, self.engines.len())
-            }
-            _ => vec![0; loads.len()],
-        };
+        let matched = self.matched(request, self.routes.routing);
         let prompt = self.prompts.prompt(request);
         let at = self.routes.choose(session, prompt, &loads, &matched);
         self.report.engine_of[request] = at as u32;
@@ -340,6 +368,16 @@ impl<'a> Fleet<'a> {
         if let Some(rejected) = engine.arrive(arrival) {
             self.report.requests[request] = rejected;
             self.arrivals.ended(request, arrival.time);
+        }
+    }
+
+    /// Tokens of a prompt that each engine is believed to have, where a routing goes by them.
+    fn matched(&self, request: usize, routing: Routing) -> Vec<u32> {
+        match &self.feed {
+            Some(feed) if routing.wants_events() => {
+                feed.matched(self.prompts, request, self.engines.len())
+            }
+            _ => vec![0; self.engines.len()],
         }
     }
 

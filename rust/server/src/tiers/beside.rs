@@ -48,7 +48,11 @@ impl Scheduler<'_> {
             let most = self.chunk(class, *budget);
             let waits = &self.loading[at];
             let sent = match &mut self.tiers {
-                Some(tiers) if most > 0 && waits.is_only_loading() => {
+                Some(tiers)
+                    if most > 0
+                        && waits.is_only_loading()
+                        && (self.options.chunked_prefill || waits.one.remaining() <= most) =>
+                {
                     tiers.land_early(&mut self.cache, waits.one.seq, now)?
                 }
                 _ => None,

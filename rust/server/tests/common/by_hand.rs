@@ -9,9 +9,10 @@ use kvframe_server::tiers::options::{
     TierOptions, TierParts, TierSet,
 };
 use kvframe_server::{
-    Batch, Fate, RequestRecord, ServerOptions, ServerReport, Tiers, simulate_with,
+    Batch, EngineParts, Fate, FleetOptions, FleetReport, RequestRecord, ServerOptions,
+    ServerReport, Tiers, simulate_fleet, simulate_with,
 };
-use kvframe_trace::replay::{PreparedTrace, SilentHost};
+use kvframe_trace::replay::{Host, PreparedTrace, SilentHost};
 use kvframe_trace::{Mode, Trace};
 
 pub fn serve(
@@ -30,6 +31,34 @@ pub fn serve(
         simulate_with(tiers, traced, &mut manager, &mut SilentHost, options, &seconds).unwrap();
     manager.check_integrity().unwrap();
     assert_eq!(manager.num_running(), 0);
+    report
+}
+
+/// So many engines of so many blocks, without tiers.
+pub fn fleet(rows: &str, (engines, blocks): (usize, u32), how: FleetOptions) -> FleetReport {
+    let trace = Trace::parse(rows.as_bytes(), "by hand", Some(4)).unwrap();
+    let plan = trace.plan(Mode::Timed);
+    let prepared = PreparedTrace::new(&trace, Mode::Timed, &plan);
+    let make = |_| {
+        let lru = by_name("lru", PolicyOptions::default()).unwrap();
+        let mut options = prepared.options(Some(blocks)).unwrap();
+        options.event_log = how.is_heard();
+        Manager::new(options, lru).unwrap()
+    };
+    let mut managers: Vec<Manager> = (0..engines).map(make).collect();
+    let mut hosts = vec![SilentHost; engines];
+    let parts: Vec<EngineParts<'_>> = managers
+        .iter_mut()
+        .zip(&mut hosts)
+        .map(|(manager, host)| (manager, host as &mut dyn Host, None))
+        .collect();
+    let seconds = |batch: &Batch| 10.0 + f64::from(batch.num_tokens());
+    let options = ServerOptions::default();
+    let report = simulate_fleet((&trace, &plan), parts, &options, how, &seconds).unwrap();
+    for manager in &managers {
+        manager.check_integrity().unwrap();
+        assert_eq!(manager.num_running(), 0);
+    }
     report
 }
 

@@ -10,7 +10,8 @@ use kvframe_core::manager::PreemptionOrder;
 use kvframe_core::policy::NAMES;
 use kvframe_server::profile::{History, LayerKind, Layers, Matrices, Routed};
 use kvframe_server::{
-    Batch, Layered, Preemption, QueueOrder, ReturnOptions, ServerOptions, Speculation,
+    Acceptance, Batch, DraftPolicy, Drafter, Layered, MeasuredSteps, Preemption, QueueOrder,
+    ReturnOptions, Round, ServerOptions, Speculation, Switch,
 };
 use proptest::prelude::*;
 
@@ -69,7 +70,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
     ];
     let policies: Vec<&str> = NAMES.to_vec();
     let longest = prop_oneof![2 => Just(u32::MAX), 1 => 1u32..20];
-    let sizes = (4u32..40, 1u32..6, 1u32..40, longest);
+    let sizes = (4u32..40, 1u32..6, 1u32..40, (longest, prop::bool::weighted(0.8)));
     let preemptions =
         [Preemption::Recompute, Preemption::Swap, Preemption::Auto, Preemption::Never];
     let preemption = prop::sample::select(preemptions.to_vec());
@@ -77,11 +78,7 @@ pub fn servers() -> impl Strategy<Value = Server> {
     let guesses = (prop::option::of(0.0f64..0.2), 0.0f64..0.05);
     let returns = prop::option::of(guesses.prop_map(|(after, lead)| ReturnOptions { after, lead }));
     let moves = (prop::sample::select(vec![0, 1, 3, 32]), returns, any::<bool>());
-    let drafted = (1u32..5, 0.0f64..=1.0, 0.0f64..0.3);
-    let drafts = prop::option::weighted(
-        0.3,
-        drafted.prop_map(|(drafts, accepted, cost)| Speculation { drafts, accepted, cost }),
-    );
+    let drafts = prop::option::weighted(0.3, speculations());
     let orders = (prop::sample::select(orders.to_vec()), prop::sample::select(victims.to_vec()));
     let chosen = (prop::sample::select(policies), orders);
     let all = (chosen, sizes, ways, drafts, moves);
@@ -89,11 +86,13 @@ pub fn servers() -> impl Strategy<Value = Server> {
         let (load_layers, returns, tell_next_use) = moves;
         let (order, preemption_order) = orders;
         let (closed_loop, generated, join, preemption, load) = ways;
-        let (blocks, max_num_seqs, max_num_batched_tokens, long_prefill_token_threshold) = sizes;
+        let (blocks, max_num_seqs, max_num_batched_tokens, prefills) = sizes;
+        let (long_prefill_token_threshold, chunked_prefill) = prefills;
         let options = ServerOptions {
             max_num_seqs,
             max_num_batched_tokens,
             long_prefill_token_threshold,
+            chunked_prefill,
             order,
             load,
             closed_loop,
@@ -109,6 +108,55 @@ pub fn servers() -> impl Strategy<Value = Server> {
         };
         Server { policy, blocks, options }
     })
+}
+
+/// So many drafts, always.
+pub fn drafts(drafts: u32, acceptance: Acceptance, cost: f64) -> Speculation {
+    Speculation {
+        drafts,
+        acceptance,
+        drafter: Drafter::Share(cost),
+        policy: DraftPolicy::Fixed,
+        switch: Switch::default(),
+        measured: None,
+    }
+}
+
+fn speculations() -> impl Strategy<Value = Speculation> {
+    let shares = || prop::collection::vec(0.0f64..=1.0, 1..5);
+    let round = (0u32..6, shares()).prop_map(|(right, told)| Round { right, told });
+    let acceptance = prop_oneof![
+        (0.0f64..=1.0).prop_map(Acceptance::Each),
+        shares().prop_map(Acceptance::Places),
+        prop::collection::vec(round, 1..9).prop_map(Acceptance::Rounds),
+    ];
+    let drafter = prop_oneof![
+        (0.0f64..0.3).prop_map(Drafter::Share),
+        (0.0f64..1e-4, 0.0f64..1e-3, 0.0f64..1e-4, (0u32..9, 0u32..3, 0u32..2)).prop_map(
+            |(token, dense, expert, experts)| {
+                Drafter::Autoregressive { token, dense, expert, experts }
+            }
+        ),
+        (0.0f64..1e-4, 0.0f64..1e-3)
+            .prop_map(|(sequence, weights)| Drafter::Block { sequence, weights }),
+    ];
+    let policies = [
+        DraftPolicy::Fixed,
+        DraftPolicy::GoodputBudget,
+        DraftPolicy::GatedBudget,
+        DraftPolicy::GatedAggregate,
+    ];
+    let switch = (0u32..4, prop::option::of(1u32..3), 0.0f64..0.01)
+        .prop_map(|(cooldown, max_step, cost)| Switch { cooldown, max_step, cost });
+    let rows = prop::collection::vec((1u32..6, 0u32..5, 1e-3f64..1e-2), 1..12);
+    let measured = prop::option::weighted(0.3, (rows, prop::option::of(1u32..60)));
+    let how = (prop::sample::select(policies.to_vec()), switch);
+    (1u32..5, acceptance, drafter, how, measured).prop_map(
+        |(drafts, acceptance, drafter, (policy, switch), measured)| {
+            let measured = measured.and_then(|(rows, context)| MeasuredSteps::new(&rows, context));
+            Speculation { drafts, acceptance, drafter, policy, switch, measured }
+        },
+    )
 }
 
 pub fn traffic() -> impl Strategy<Value = Vec<Turn>> {
