@@ -69,7 +69,7 @@ impl Default for FleetOptions {
             routing: Routing::default(),
             feed: FeedOptions::default(),
             counts_copies: false,
-            shared: None,
+            shared: SharedTiers::default(),
             prefill: None,
             decode_routing: Routing::LeastLoaded,
             peers: None,
