@@ -13,8 +13,7 @@ import click
 
 from kvframe.cli import BAD_INPUT, fail, pages
 from kvframe.config import Chosen, Resolved
-from kvframe.config.origins import DEFAULT
-from kvframe.config.show import json_schema, show
+from kvframe.config.show import json_schema, nothing_said, show
 from kvframe.config.sources import FILE_NAME, PYPROJECT
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
@@ -65,7 +64,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             "cache.weight_version, or an engine that says Tiers(model=...)",
             err=True,
         )
-    if resolved.file is None and set(resolved.provenance.values()) == {DEFAULT}:
+    if nothing_said(resolved):
         # A script that checks before it starts an engine may be in the wrong folder.
         click.echo(f"error: {NOTHING_HERE}", err=True)
         context.exit(BAD_INPUT)
