@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from kvframe.cli import BAD_INPUT, fail, pages
+from kvframe.cli.given import refuse
 from kvframe.config import Chosen, Resolved
 from kvframe.config.show import json_schema, nothing_said, show
 from kvframe.config.sources import FILE_NAME, PYPROJECT
@@ -39,6 +40,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     are the defaults, and the exit code is 2.
     """
     if schema:
+        refuse("--schema is the same for every file", "file")
         with redirect_stdout(sys.stderr):  # stdout is for the schema, not for plugins
             text = json.dumps(json_schema(Registry()), indent=2)
         click.echo(text)
