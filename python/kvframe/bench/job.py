@@ -163,7 +163,9 @@ class Job:
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
         if found is not None:
-            self._remarks += found.remarks([s.trace.block_size for s in sources])
+            # Csv and json have no place for it.
+            told = self._remarks if human else self.doubts
+            told += found.remarks([s.trace.block_size for s in sources])
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
             self.plans += self._with_tiers(configured_tiers(found.resolved))
         if request.content:
