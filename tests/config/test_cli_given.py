@@ -25,6 +25,21 @@ from kvframe.cli import main
             "--model-shape: only where a card is measured",
         ),
         (
+            ("trace", "info", "a", "--model-shape", "layers=1", "--bytes-per-token", "9"),
+            "--bytes-per-token: --model-shape says it",
+        ),
+        (("trace", "merge", "a", "-o", "b", "--seed", "1"), "--seed: nothing is drawn without"),
+        (
+            ("trace", "synth", "edits", "-o", "b", "--turns", "2"),
+            "--turns: the workload edits is always the same",
+        ),
+        (("bench", "curve", "--replays", "4"), "--replays: lru needs no replay"),
+        (
+            ("bench", "curve", "--json", "--model-shape", "layers=1"),
+            "--model-shape: for the table alone",
+        ),
+        (("bench", "reuse", "--json", "--token-bytes", "9"), "--token-bytes: for the table alone"),
+        (
             ("bench", "verify", "--metrics", "page", "--predicted", "page", "--repeat", "2"),
             "--repeat: only with --engine",
         ),

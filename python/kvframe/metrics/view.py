@@ -204,8 +204,8 @@ def _held(now: Scrape) -> Table:
         if open_:
             blocks = now.value("ticket_blocks", kind=kind[0])
             oldest = now.value("oldest_ticket", kind=kind[0])
-            held = f"{blocks:,.0f} blocks, {open_:,.0f} tickets, the oldest is {oldest:.0f}"
-            table.add_row(_text(f"unsettled: {kind[0]}"), held)
+            told = f"{blocks:,.0f} blocks, {open_:,.0f} tickets, the oldest is {oldest:.0f}"
+            table.add_row(_text(f"unsettled: {kind[0]}"), told)
     return table
 
 
