@@ -19,5 +19,4 @@ def refuse(why: str, *names: str) -> None:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in names and source is not click.core.ParameterSource.DEFAULT:
-            flag = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.name
-            raise click.UsageError(f"{flag}: {why}", context)
+            raise click.UsageError(f"{parameter.opts[0]}: {why}", context)
