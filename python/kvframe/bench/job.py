@@ -144,7 +144,8 @@ class Job:
             for source in (read(name, how) for name in split_list(request.traces, "--trace"))
             for factor in dict.fromkeys(request.block_factors)
         ]
-        _check_without_effect(request, self._formats, modes)
+        if request.details and not human:
+            raise ConfigError(f"--details: of tables alone: --format {' or '.join(_FOR_PEOPLE)}")
         arrivals = [(load, seed) for load in request.loads for seed in request.arrival_seeds]
         # In other modes, times only order the requests.
         timed = "timed" in modes
@@ -330,20 +331,3 @@ class Job:
 def _pools(cells: Mapping[Plan, Cell]) -> dict[Plan, Cell]:
     """Those without tiers, which can be compared with the optimum."""
     return {plan: cell for plan, cell in cells.items() if plan.tiers is None}
-
-
-def _check_without_effect(request: Request, formats: Sequence[str], modes: Sequence[str]) -> None:
-    """What nothing would look at is refused.
-
-    Raises:
-        ConfigError: Names the option.
-    """
-    timed = {
-        "--load": [*map(float, request.loads)] != [1.0],
-        "--arrival-seed": [*request.arrival_seeds] != [0],
-    }
-    option = next((option for option, is_given in timed.items() if is_given), None)
-    if option is not None and "timed" not in modes:
-        raise ConfigError(f"{option}: only timed mode goes by the clock: --mode timed")
-    if request.details and not any(form in _FOR_PEOPLE for form in formats):
-        raise ConfigError(f"--details: of tables alone: --format {' or '.join(_FOR_PEOPLE)}")
