@@ -1,10 +1,14 @@
 """Blocks and bytes."""
 
+from pathlib import Path
+
 import pytest
 
 from kvframe.bench.capacity import parse_all, parse_shape
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.errors import ConfigError
+
+from .conftest import Command
 
 SHAPE = "layers=32,kv_heads=8,head_dim=128"
 # 2 x 32 x 8 x 128 x 2 bytes = 128 KiB a token.
@@ -58,3 +62,14 @@ def test_refused_with_a_shape(text: str) -> None:
 def test_bad_shapes_are_named(shape: str) -> None:
     with pytest.raises(ConfigError, match="--model-shape"):
         blocks("1 GiB", shape)
+
+
+@pytest.mark.parametrize(("form", "beside"), [("table", False), ("json", True), ("csv", True)])
+def test_a_configurations_capacity_is_said_in_the_traces_blocks(
+    bench: Command, small: Path, tmp_path: Path, form: str, beside: bool
+) -> None:
+    Path(tmp_path, "own.toml").write_text("[cache]\nblock_size = 16\ncapacity = 100\n")
+    done = bench("run", "--trace", small, "--config", "own.toml", "--format", form)
+    assert done.returncode == 0, done.stderr
+    told = "own.toml: 100 blocks of 16 tokens are 3 of the 512 that the trace has."
+    assert (told in done.stderr, told in done.stdout) == (beside, not beside)

@@ -75,6 +75,8 @@ def test_a_sweep_is_the_options_of_run(
         ("polcy = 'lru'", "polcy: unknown; did you mean policy"),
         ("policy = [{ protected_uses = 2 }]", "a table needs a name"),
         ("load = 'fast'", "load"),
+        ("load = 2.0", 'load: only timed mode goes by the clock: mode = "timed"'),
+        ("mode = 'engine'\narrival-seed = [0, 1]", "arrival-seed: only timed mode"),
         ("[", "not TOML"),
     ],
 )

@@ -92,7 +92,9 @@ def test_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """The defaults are shown, and a script in the wrong folder goes no further."""
     monkeypatch.chdir(tmp_path)
     result = kvframe("check")
-    assert result.stdout.startswith("# no file: fine\n# 4,096 blocks of 16 tokens")
+    assert result.stdout.startswith(
+        "# no file and no variable: the defaults\n# 4,096 blocks of 16 tokens"
+    )
     assert tomllib.loads(result.stdout)["eviction"]["policy"] == "lru"
     assert (result.exit_code, result.stderr) == (
         2,

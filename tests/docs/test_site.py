@@ -143,7 +143,16 @@ def test_it_is_searched_without_a_server(browser: Browser, site: Path) -> None:
     assert any("reference/errors" in link for link in found)
 
 
+@pytest.mark.parametrize("width", [420, 800, 1020, 1100, 1264, 1330, 1440, 1600])
 @pytest.mark.parametrize("page", ["docs/index.html", "README.html", "docs/reference/zoo.html"])
-def test_a_phone_scrolls_down_only(browser: Browser, site: Path, page: str) -> None:
-    browser.open(site / page, width=420)
-    assert browser.run("return document.documentElement.scrollWidth") <= 420
+def test_a_window_of_any_width_scrolls_down_only(
+    browser: Browser, site: Path, page: str, width: int
+) -> None:
+    browser.open(site / page, width=width)
+    scrolled, text, drawer = browser.run(
+        "const right = (one) => document.querySelector(one)?.getBoundingClientRect().right ?? 0;"
+        "return [document.documentElement.scrollWidth, right('article p'), right('.toc-tree')]"
+    )
+    assert max(scrolled, text) <= width
+    if width > 82 * 16:  # below that the theme keeps the page's contents out of the window
+        assert drawer <= width

@@ -50,7 +50,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Its commands need an environment of their own, and are run there: test_tutorial.py.
 TUTORIAL = ROOT / "docs" / "tutorial" / "your-first-policy.md"
 PAGES.remove(TUTORIAL)
-LEFT_OUT = {"cargo", "cd", "git", "pip", "source", "uv"}
+LEFT_OUT = {"cargo", "cd", "git", "pip", "python3", "source", "uv"}
 
 
 @pytest.mark.parametrize("page", [*PAGES, TUTORIAL], ids=lambda page: page.name)

@@ -47,6 +47,13 @@ def shell(command: str, folder: Path, wheels: Path) -> subprocess.CompletedProce
     )
 
 
+def test_both_tutorials_say_how_to_install_in_the_same_words() -> None:
+    pages = [path.read_text() for path in PAGE.parent.glob("*.md")]
+    begin, end = "Nothing is on PyPI yet.", "pip install kvframe\n```\n"
+    told = {text[text.index(begin) : text.index(end)] for text in pages}
+    assert (len(pages), len(told)) == (2, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.scenario("S22")
 def test_the_tutorial_ends_on_the_leaderboard(tmp_path: Path) -> None:

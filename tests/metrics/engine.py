@@ -85,7 +85,9 @@ def engine(folder: Path) -> Iterator[tuple[Server, KVCacheManager, Tiers]]:
             announcer.flush()
         kv.evict_until(4)
         kv.blocks.free(kv.blocks.take(8))
-        kv.allocate(range(50_000, 50_010))
+        running = kv.allocate(range(50_000, 50_010)).seq
+        kv.commit(running, 8)
+        kv.pins.lease(running, 4)
         kv.pins.pin(range(1900, 1910), owner="team a")
         yield server, kv, tiers
 

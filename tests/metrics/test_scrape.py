@@ -168,6 +168,38 @@ def test_engines_of_one_process_are_told_apart() -> None:
     assert 'kvframe_block_tokens{engine="b"} 4.0' in text
 
 
+def test_a_plan_that_is_never_done_is_seen_by_its_number() -> None:
+    kv = KVCacheManager(block_size=4, capacity=16)
+    seq = kv.allocate(range(6)).seq
+    kv.commit(seq, 6)
+    kv.fork(seq, 2, tokens=[7, 8])  # the last block is shared, and copied before it is written
+    plan = kv.take_plan()
+    assert plan is not None
+    lease = kv.pins.lease(seq, 4)
+
+    def told() -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for sample in all_samples(kv):
+            if "ticket" in sample.family:
+                found.setdefault(sample.labels[0], {})[sample.family] = sample.value
+        return found
+
+    none = {"kvframe_tickets": 0, "kvframe_ticket_blocks": 0}
+    first = told()
+    assert first["load"] == none
+    assert first["lease"] == {
+        "kvframe_tickets": 1,
+        "kvframe_ticket_blocks": 1,
+        "kvframe_oldest_ticket": lease,
+    }
+    assert first["copies"]["kvframe_tickets"] == 1
+    assert first["copies"]["kvframe_ticket_blocks"] >= len(plan.copies)
+    assert first["copies"]["kvframe_oldest_ticket"] == plan.ticket
+    kv.done(lease)
+    kv.done(plan.ticket)
+    assert told() == {"copies": none, "load": none, "lease": none}
+
+
 def test_owners_of_pins_make_a_bounded_number_of_series() -> None:
     kv = KVCacheManager(block_size=1, capacity=400)
     for at in range(MOST_OWNERS + 20):

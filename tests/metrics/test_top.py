@@ -47,6 +47,8 @@ WORDS = (
     "5 blocks, 1 live sequences",
     "pins of team a",
     "2 blocks, 1 pins",
+    "unsettled: lease",
+    "1 blocks, 1 tickets, the oldest is ",
     "why prefixes end",
     "never_seen",
     "tiers",

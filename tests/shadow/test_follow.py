@@ -165,3 +165,23 @@ def test_the_command_refuses_what_it_cannot_check() -> None:
     ):
         done = run("synthetic", "--capacity", capacity)
         assert (done.exit_code, words in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--sort",), "--sort: run.kvlog is a manager's log"),
+        (("--trace-format", "mooncake"), "--trace-format: run.kvlog is a manager's log"),
+        (("--block-size", "8"), "--block-size: run.kvlog says it: "),
+    ],
+)
+def test_a_saved_log_says_all_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kv = manager()
+    serve(kv)
+    kv.log.take().save("run.kvlog")
+    result = run("run.kvlog", "--capacity", "30", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr

@@ -121,4 +121,6 @@ def test_without_the_package_the_file_is_refused_with_help(file: Path, tmp_path:
     assert f'{file}:6: eviction.policy = "t-lru": ' in line
     assert "no eviction policy t-lru" in line
     assert f"(kvframe {metadata.version('kvframe')})" in line
-    assert f"comes with a package: install it for {sys.executable} with pip" in line
+    assert (
+        f"kvframe-tlru brings it; install it: {sys.executable} -m pip install kvframe-tlru" in line
+    )

@@ -144,6 +144,8 @@ class Job:
             for source in (read(name, how) for name in split_list(request.traces, "--trace"))
             for factor in dict.fromkeys(request.block_factors)
         ]
+        if request.details and not human:
+            raise ConfigError(f"--details: of tables alone: --format {' or '.join(_FOR_PEOPLE)}")
         arrivals = [(load, seed) for load in request.loads for seed in request.arrival_seeds]
         # In other modes, times only order the requests.
         timed = "timed" in modes
@@ -162,7 +164,9 @@ class Job:
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
         if found is not None:
-            self._remarks += found.remarks([s.trace.block_size for s in sources])
+            # Csv and json have no place for it.
+            told = self._remarks if human else self.doubts
+            told += found.remarks([s.trace.block_size for s in sources])
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
             self.plans += self._with_tiers(configured_tiers(found.resolved))
         if request.content:

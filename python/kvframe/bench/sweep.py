@@ -94,6 +94,11 @@ def read(path: Path) -> dict[str, Any]:
         sweep = msgspec.convert(table, Sweep)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from None
+    modes = sweep.mode if isinstance(sweep.mode, list) else [sweep.mode or "engine"]
+    for name in ("load", "arrival_seed"):
+        if getattr(sweep, name) is not None and not any("timed" in mode for mode in modes):
+            key = name.replace("_", "-")
+            raise ConfigError(f'{path}: {key}: only timed mode goes by the clock: mode = "timed"')
     found = {}
     for name, value in msgspec.structs.asdict(sweep).items():
         if value is None:

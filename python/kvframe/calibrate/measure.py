@@ -15,6 +15,9 @@ from kvframe.calibrate.store import Measured
 if TYPE_CHECKING:
     from kvframe.calibrate.engine import Engine
 
+DRIVER_S = 30
+"""Seconds that the driver has to say its version."""
+
 HEADER = (*COLUMNS[:4], "kv_prefill", "step_us", "host_us")
 
 
@@ -51,9 +54,11 @@ def measured_here(command: str) -> Measured:
     import torch
 
     asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split("\n")[
-        0
-    ]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=DRIVER_S)
+        driver = done.stdout.split("\n")[0]
+    except subprocess.TimeoutExpired:
+        driver = "unknown"
     return Measured(
         card=torch.cuda.get_device_name(),
         driver=driver,

@@ -13,10 +13,12 @@ from kvframe.bench.build import debug_warning
 from kvframe.bench.executors import EXECUTORS
 from kvframe.bench.job import Job, Request
 from kvframe.bench.metrics import BUILTIN
+from kvframe.bench.options import split_list
 from kvframe.bench.report import unfinished
 from kvframe.bench.shards import parse as parse_shard
 from kvframe.bench.sweep import read as read_sweep
 from kvframe.cli import BELOW_THRESHOLD, INTERRUPTED, NearestGroup
+from kvframe.cli.given import refuse
 from kvframe.cli.reading import reading
 
 
@@ -250,13 +252,15 @@ def run(
     To give an option several values, repeat it or use commas: `--policy lru,opt`. SWEEP.toml has
     the same options as keys; what the command line says goes before what it says.
     """
+    default = click.core.ParameterSource.DEFAULT
     if sweep is not None:
-        default = click.core.ParameterSource.DEFAULT
         for name, value in read_sweep(sweep).items():
             if context.get_parameter_source(name) == default:
                 asked[name] = value
+    if "timed" not in split_list(asked["modes"], "--mode"):
+        # What a sweep says of arrivals may stay there when the command line names another mode.
+        refuse("only timed mode goes by the clock: --mode timed", "loads", "arrival_seeds")
     if asked["config"] is not None:
-        default = click.core.ParameterSource.DEFAULT
         for name in ("policies", "admissions", "matchers", "capacities"):
             declared = asked[name] == getattr(Request, name)
             if declared and context.get_parameter_source(name) == default:

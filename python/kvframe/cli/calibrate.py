@@ -22,6 +22,7 @@ from kvframe.calibrate import (
     write_profile,
 )
 from kvframe.calibrate.store import accuracy
+from kvframe.cli.given import refuse
 from kvframe.errors import UsageError
 
 _STEPS = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -89,6 +90,10 @@ def calibrate(
     shape = ModelShape.parse(model_shape)
     if source is not None and log is not None:
         raise UsageError("--from and --from-log: name one of them")
+    if source is not None or log is not None:
+        refuse(
+            "only where a card is measured: what is fitted has its own", "model_shape", "kv_tokens"
+        )
     judged = Steps.read(judge) if judge else None
     steps: Steps | None
     if log is not None:

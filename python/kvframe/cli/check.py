@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from kvframe.cli import BAD_INPUT, fail, pages
+from kvframe.cli.given import refuse
 from kvframe.config import Chosen, Resolved
-from kvframe.config.origins import DEFAULT
-from kvframe.config.show import json_schema, show
+from kvframe.config.show import json_schema, nothing_said, show
 from kvframe.config.sources import FILE_NAME, PYPROJECT
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
@@ -40,6 +40,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     are the defaults, and the exit code is 2.
     """
     if schema:
+        refuse("--schema is the same for every file", "file")
         with redirect_stdout(sys.stderr):  # stdout is for the schema, not for plugins
             text = json.dumps(json_schema(Registry()), indent=2)
         click.echo(text)
@@ -65,7 +66,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
             "cache.weight_version, or an engine that says Tiers(model=...)",
             err=True,
         )
-    if resolved.file is None and set(resolved.provenance.values()) == {DEFAULT}:
+    if nothing_said(resolved):
         # A script that checks before it starts an engine may be in the wrong folder.
         click.echo(f"error: {NOTHING_HERE}", err=True)
         context.exit(BAD_INPUT)

@@ -15,6 +15,7 @@ from kvframe.bench.options import split_list
 from kvframe.bench.policies import BASELINE
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
+from kvframe.cli.given import refuse
 from kvframe.cli.reading import read_aloud, reading
 from kvframe.config.sizes import token_bytes
 from kvframe.registry import Registry
@@ -67,6 +68,10 @@ def curve(
     of a large trace at some, and what lies between is marked ~. The knee is that of lru's curve
     from the longest prompt to all that lru can use, whatever capacities are asked for.
     """
+    if as_json:
+        refuse("for the table alone: --json has blocks", "model_shape")
+    if not policies:
+        refuse("lru needs no replay: only with --policy", "replays")
     source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
     sizes = [size.blocks(block_size, distinct) for size in capacity.parse_all(capacities, None)]

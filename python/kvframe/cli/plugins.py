@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from kvframe.cli import NearestGroup
+from kvframe.cli.given import refuse
 from kvframe.registry import KINDS, PluginInfo, Registry
 from kvframe.registry.lock import locked
 
@@ -29,6 +30,7 @@ def plugins(context: click.Context, as_json: bool) -> None:
     an engine imports only those that its configuration names.
     """
     if context.invoked_subcommand is not None:
+        refuse(f"only for the list, not for {context.invoked_subcommand}", "as_json")
         return
     with redirect_stdout(sys.stderr):  # stdout is for the list, not for plugins
         rows = Registry().list()

@@ -71,6 +71,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--tokenizer",
         metavar="FILE|NAME",
-        help="Of forms that keep text: a tokenizer.json, or a model's name on the Hub.",
+        help="Of forms that keep text: a tokenizer.json, or a model's name on the Hub, which has "
+        "60 s to answer.",
     ),
 )

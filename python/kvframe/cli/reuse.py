@@ -9,6 +9,7 @@ from kvframe.bench.build import debug_warning
 from kvframe.bench.prompts import WORKLOADS, load
 from kvframe.bench.render import aligned
 from kvframe.bench.reuse import compare, table
+from kvframe.cli.given import refuse
 
 NUMBER = click.IntRange(1, 2**31)
 
@@ -66,6 +67,8 @@ def reuse(
     Prompts are token ids, over the radix index: hits of whole blocks, hits that end in a copy of
     part of a block, and blocks of one token, the most there is to find.
     """
+    if as_json:
+        refuse("for the table alone: --json has tokens", "token_bytes")
     warning = debug_warning()
     if warning is not None:
         click.echo(f"warning: {warning}", err=True)

@@ -14,6 +14,7 @@ from kvframe.bench.options import split_list
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.traces import read
+from kvframe.cli.given import refuse
 from kvframe.cli.reading import reading
 from kvframe.errors import UsageError
 from kvframe.shadow import ShadowReport, ShadowSet, followed
@@ -81,6 +82,9 @@ def shadow(
     names, sizes = split_list(policies, "--policy"), _sizes(capacities)
     recorded = _recorded(log)
     if recorded is not None:
+        refuse(f"{log} is a manager's log", "trace_format", "time_unit", "sort", "tokenizer")
+        if recorded.block_size:
+            refuse(f"{log} says it: {recorded.block_size} tokens", "block_size")
         size = recorded.block_size or how["block_size"]
         if size is None:
             raise UsageError(f"{log}: does not say its block size: --block-size")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvframe.cli.given import refuse
+
 if TYPE_CHECKING:
     from kvframe.metrics.view import Scrape
 
@@ -28,6 +30,8 @@ def top(url: str, engine: str | None, interval: float, once: bool) -> None:
 
     URL is where its process serves metrics (kvframe.metrics.serve). Interrupt to end.
     """
+    if once:
+        refuse("--once looks once", "interval")
     # rich and the Prometheus client are an extra: without it the rest of the command line works.
     from kvframe.metrics.view import Console, Live, fetched, page, scraped
 

@@ -11,6 +11,7 @@ import msgspec
 from kvframe.bench.capacity import parse_shape
 from kvframe.bench.prompts import WORKLOADS
 from kvframe.cli import NearestGroup, fail
+from kvframe.cli.given import refuse
 from kvframe.cli.reading import mode_option, output_option, reading
 from kvframe.cli.trace_text import shown
 from kvframe.config.sizes import layer_bytes
@@ -67,6 +68,7 @@ def info_command(
     """Print requests, sessions, tokens, the working set, the ceiling of hits, and lru's curve."""
     size = bytes_per_token
     if model_shape is not None:
+        refuse("--model-shape says it", "bytes_per_token")
         model = parse_shape(model_shape)
         size = layer_bytes(model) * model.layers
     found = info(file, _options(how), mode)
@@ -143,6 +145,8 @@ def merge_command(
     files: tuple[str, ...], output: Path, gap: float | None, seed: int, **how: Any
 ) -> None:
     """Write several traces as one, by time. Nothing is shared across them."""
+    if gap is None:
+        refuse("nothing is drawn without --gap", "seed")
     requests, told = merge(files, _options(how), output, gap, seed)
     _say([*told, f"{requests:,} requests written"])
 
@@ -174,6 +178,7 @@ def synth(
     options = _options(how)
     size = options.block_size or 16
     if file in WORKLOADS:
+        refuse(f"the workload {file} is always the same", "system", "systems", "turns", "seed")
         mark = f"the workload {file} was made up"
         rows = _workload(file, size)
     else:

@@ -13,6 +13,7 @@ from kvframe.bench.verify.compare import LIMITS, Row, json, missed, parse_limits
 from kvframe.bench.verify.engine import KNOWN, find
 from kvframe.bench.verify.job import Verification
 from kvframe.bench.verify.simulated import beside
+from kvframe.cli.given import refuse
 from kvframe.errors import ConfigError, UsageError
 
 BEYOND_LIMIT = 1
@@ -107,6 +108,9 @@ def verify(
         raise UsageError("name one of --engine and --metrics")
     if metrics is None and predicted is not None:
         raise UsageError("--predicted: only with --metrics")
+    if metrics is not None:
+        what = "only with --engine: --metrics compares with what was served"
+        refuse(what, "policies", "capacity", "loads", "chats", "repeat", "save")
     if engine is not None:
         told = Verification(
             engine,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kvframe.config.origins import join
+from kvframe.config.origins import DEFAULT, join
 from kvframe.config.policies import Chosen
 from kvframe.config.rules import reusable_unit
 from kvframe.config.sizes import rounded
@@ -89,13 +89,24 @@ def _summary(resolved: Resolved) -> list[str]:
     if resolved.prefix.loaded.descriptor.way != "builtin":
         named.append(("prefixes", resolved.prefix))
     return [
-        f"# {resolved.file or 'no file'}: fine",
+        f"# {_said_by(resolved)}",
         f"# {size})",
         *shared,
         *padded,
         *(f"# {what} by {chosen.name}: {_from(chosen.loaded)}" for what, chosen in named),
         *(f"# {path}: not checked, for a check imports no place" for path in resolved.unchecked),
     ]
+
+
+def nothing_said(resolved: Resolved) -> bool:
+    """Whether neither a file nor a variable gives any value."""
+    return resolved.file is None and set(resolved.provenance.values()) == {DEFAULT}
+
+
+def _said_by(resolved: Resolved) -> str:
+    if nothing_said(resolved):
+        return "no file and no variable: the defaults"
+    return f"{resolved.file or 'no file'}: fine"
 
 
 def _from(loaded: Loaded[Any]) -> str:

@@ -43,6 +43,9 @@ FAMILIES: tuple[Family, ...] = (
     _gauge("sequences", "Live sequences."),
     _gauge("pins", "Pins held, by their owner.", "owner"),
     _gauge("pinned_blocks", "Blocks that pins keep, by their owner.", "owner"),
+    _gauge("tickets", "Tickets that are not settled: of copies, of a load, of a lease.", "kind"),
+    _gauge("ticket_blocks", "Blocks that these keep.", "kind"),
+    _gauge("oldest_ticket", "Number of the oldest of these, where there is one.", "kind"),
     # --- tenants; those that are not configured are "(others)" together
     _gauge("tenant_blocks", "Blocks of a tenant: cached or referenced.", "tenant", "state"),
     _gauge("tenant_floor_blocks", "Blocks that no other tenant can take from it.", "tenant"),

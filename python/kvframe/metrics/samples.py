@@ -123,6 +123,7 @@ def _all(
     counters = kv.stats.counters()
     yield from _of_pool(kv)
     yield from _of_pins(kv)
+    yield from _of_tickets(kv)
     yield from _of_tenants(kv)
     for key, (name, labels) in COUNTERS.items():
         if key in counters:
@@ -153,6 +154,16 @@ def _of_pool(kv: KVCacheManager) -> Iterator[Sample]:
     for state in ("free", "cached", "referenced"):
         yield Sample("blocks", (state,), getattr(counts, state))
     yield Sample("block_tokens", (), kv.block_size)
+
+
+def _of_tickets(kv: KVCacheManager) -> Iterator[Sample]:
+    open_ = kv.inspect.tickets()
+    for kind in ("copies", "load", "lease"):
+        of_kind = [ticket for ticket in open_ if ticket.kind == kind]
+        yield Sample("tickets", (kind,), len(of_kind))
+        yield Sample("ticket_blocks", (kind,), sum(ticket.blocks for ticket in of_kind))
+        if of_kind:
+            yield Sample("oldest_ticket", (kind,), min(ticket.ticket for ticket in of_kind))
 
 
 def _of_pins(kv: KVCacheManager) -> Iterator[Sample]:

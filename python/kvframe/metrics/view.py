@@ -200,6 +200,12 @@ def _held(now: Scrape) -> Table:
         table.add_row(
             _text(f"pins of {owner or '(no owner)'}"), f"{blocks:,.0f} blocks, {pins:,.0f} pins"
         )
+    for kind, open_ in now.by("tickets", "kind").items():
+        if open_:
+            blocks = now.value("ticket_blocks", kind=kind[0])
+            oldest = now.value("oldest_ticket", kind=kind[0])
+            told = f"{blocks:,.0f} blocks, {open_:,.0f} tickets, the oldest is {oldest:.0f}"
+            table.add_row(_text(f"unsettled: {kind[0]}"), told)
     return table
 
 

@@ -26,10 +26,11 @@ from kvframe.registry.descriptors import (
 from kvframe.registry.discovery import Candidate, Gate, installed
 from kvframe.registry.hooks import offers_of, wraps
 from kvframe.registry.installed import GROUPS, OLD_GROUP
+from kvframe.registry.known import OWN, own
 from kvframe.registry.lock import Lock
 from kvframe.registry.naming import is_place
 from kvframe.registry.raised import one_line
-from kvframe.spelling import did_you_mean
+from kvframe.spelling import nearest
 
 D = TypeVar("D", bound=Descriptor)
 
@@ -279,9 +280,16 @@ class Registry:
                 return f"no {_WORDS[kind]} {name}: {it_is}"
         names = [name for group in found.values() for name in group]
         listing = "; ".join(f"{', '.join(group)} ({origin})" for origin, group in found.items())
-        how = f"for {sys.executable} with pip, then look with: kvframe plugins"
         said, have = f"no {_WORDS[kind]} {_named(name)}", f"Found: {listing or 'none'}"
-        hint = did_you_mean(name, names) or "."
+        if (mine := own(name)) is not None:
+            there = mine.kind and any(one.name == mine.name for one in self.candidates(mine.kind))
+            where = _KEY[mine.kind] if mine.kind and mine.kind != kind else None
+            return f"{said}: {mine.instead(name, where, bool(there))}. {have}"
+        how = f"for {sys.executable} with pip, then look with: kvframe plugins"
+        away = {one.name: one.package for one in OWN if one.kind == kind and one.name not in names}
+        near = nearest(name, [*names, *away])
+        of = f", of the package {away[near]}" if near in away else ""
+        hint = f"; did you mean {near}{of}?" if near else "."
         return f"{said}{hint} {have}. One comes with a package: install it {how}"
 
     def _row(self, candidate: Candidate) -> PluginInfo:

@@ -83,7 +83,7 @@ class Given:
         name: The file, for messages.
         block_size: Tokens a block where the file does not say; None: the reader's choice.
         time_unit: "s", "ms", "us" or "ns", of times that are numbers; None: what the form says.
-        tokenize: Token ids of a text. None where the caller names no tokenizer.
+        tokenize: Token ids of a text. None for forms that do not lack "tokens".
         remarks: What a user must know of the figures; readers add to it.
     """
 

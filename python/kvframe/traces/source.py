@@ -127,7 +127,7 @@ def _ready(raw: Stream, options: ReadOptions) -> OpenTrace:
             f"{raw.name} -o made.jsonl` makes prefixes up, by rules that you choose"
         )
         raise TraceError(f"{raw.name}: seems to be {reader.title}: {what}", raw.name)
-    given = _given(raw.name, options)
+    given = _given(raw.name, options, reader)
     _guess_time_unit(given, head, reader)
     if mark := head.first.get("synthesised"):
         given.remark(f"not recorded: {mark}")
@@ -175,7 +175,7 @@ def open_lengths(name: str, options: ReadOptions) -> tuple[Given, list[Row]]:
         if reader.lacks != "prefixes":
             what = "has prefixes of its own: only lengths can have some made up"
             raise TraceError(f"{raw.name}: seems to be {reader.title}, which {what}", raw.name)
-        given = _given(raw.name, options)
+        given = _given(raw.name, options, reader)
         rows = list(rows_of(reader, records(stream, head.encoding), given, any_order=options.sort))
     finally:
         raw.release()
@@ -233,9 +233,13 @@ def _raw(name: str) -> Stream:
         raise TraceError(f"{label}: {why}", label) from None
 
 
-def _given(label: str, options: ReadOptions) -> Given:
-    tokenize = tokenizer_of(options.tokenizer) if options.tokenizer is not None else None
-    return Given(label, options.block_size, options.time_unit, tokenize)
+def _given(label: str, options: ReadOptions, reader: TraceReader) -> Given:
+    given = Given(label, options.block_size, options.time_unit)
+    if options.tokenizer is not None and reader.lacks == "tokens":
+        given.tokenize = tokenizer_of(options.tokenizer)
+    elif options.tokenizer is not None:
+        given.remark(f"{reader.title} keep no text: --tokenizer {options.tokenizer} is not used")
+    return given
 
 
 def _guess_time_unit(given: Given, head: Head, reader: TraceReader) -> None:

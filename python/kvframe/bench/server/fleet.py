@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -372,3 +372,28 @@ def imbalance(engines: Sequence[dict[str, int]]) -> float:
     """Tokens that the busiest replica computed, in times of their mean; 1 is even."""
     computed = [engine["prefill_tokens"] + engine["decode_tokens"] for engine in engines]
     return max(computed) * len(computed) / sum(computed) if sum(computed) else 1.0
+
+
+def check_fleets(made: Sequence[Fleet], asked: Mapping[str, bool]) -> None:
+    """What was ``asked`` for of several servers needs some.
+
+    Raises:
+        ConfigError: There is one everywhere; names the option.
+    """
+    option = next((option for option, is_asked in asked.items() if is_asked), None)
+    if option is not None and all(fleet.servers == 1 for fleet in made):
+        raise ConfigError(f"{option}: one server has no peers: add --replicas")
+
+
+def check_heard(made: Sequence[Fleet], asked: Mapping[str, bool]) -> None:
+    """What was ``asked`` for of messages needs a router that hears them.
+
+    Raises:
+        ConfigError: None does; names the option.
+    """
+    option = next((option for option, is_asked in asked.items() if is_asked), None)
+    hears = any(fleet.routing == "prefix" and fleet.servers > 1 for fleet in made)
+    if option is not None and not hears:
+        raise ConfigError(
+            f"{option}: nobody hears what replicas cache: add --routing prefix or --tell-copies"
+        )

@@ -47,6 +47,8 @@ from kvframe.bench.server.fleet import (
     Routing,
     by_class,
     by_replica,
+    check_fleets,
+    check_heard,
     fleets,
     flooded,
     parse_feed,
@@ -200,6 +202,7 @@ class ServerJob:
                 "none: add --tier host=SIZE"
             )
         check_below(below, {
+            "--prefetch": request.prefetch != PREFETCH,
             "--layerwise": request.layerwise,
             "--prefetch-sessions": request.prefetch_sessions is not None,
             "--shared-tier": bool(request.shared_tiers),
@@ -490,10 +493,17 @@ def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
             f"--replicas {','.join(replicas)}: the server of --profile {server.profile.label} has "
             "no steps: use roofline or a table"
         )
-    if server.peer_link is not None and all(fleet.servers == 1 for fleet in made):
-        raise ConfigError(
-            f"--peer-link {request.peer_link}: one server has no peers: add --replicas"
-        )
+    check_fleets(made, {
+        f"--peer-link {request.peer_link}": server.peer_link is not None,
+        f"--routing {','.join(request.routings)}": request.routings != ServerRequest.routings,
+        "--tell-copies": request.tell_copies,
+    })  # fmt: skip
+    if not request.tell_copies:
+        delay, loss = request.event_delay, request.event_loss
+        check_heard(made, {
+            f"--event-delay {delay}": delay != ServerRequest.event_delay,
+            f"--event-loss {loss}": loss != ServerRequest.event_loss,
+        })  # fmt: skip
     return made
 
 

@@ -290,9 +290,11 @@ def parse_tiers(texts: Sequence[str], registry: Registry) -> ServedTiers | None:
 
 
 def _parse(text: str, registry: Registry) -> ServedTier:
-    name, equals, rest = text.partition("=")
+    name, _, rest = text.partition("=")
     where = f"--tier {text}"
-    if not equals or name not in ASSUMED:
+    if name in ASSUMED and not rest:
+        raise ConfigError(f"{where}: needs a size, as --tier '{name}=64 GiB'")
+    if name not in ASSUMED:
         near = did_you_mean(name, ASSUMED)
         raise ConfigError(f"{where}: must begin with host=, disk= or remote= and a size{near}")
     size, *pairs = rest.split(",")

@@ -13,18 +13,19 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvframe.shadow import ShadowReport
+from kvframe.spelling import did_you_mean
 from kvframe_vllm.choice import listed, resolved
 from kvframe_vllm.command import one_line
 from kvframe_vllm.install import put_in
 from kvframe_vllm.replay import records
 from kvframe_vllm.replay.engine import Load, requests, run, scheduler
 from kvframe_vllm.replay.exposed import exposed
-from kvframe_vllm.replay.loads import LOADS
+from kvframe_vllm.replay.loads import LOADS, of_trace
 from kvframe_vllm.replay.shadow_bars import BARS, missed
 from kvframe_vllm.replay.shadow_cost import TURNS, costs
 from kvframe_vllm.replay.shadow_page import page
@@ -52,15 +53,28 @@ def main() -> None:
     """Measure, record, write the page, and fail where a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.replay.shadow")
     parser.add_argument("--policies", default=",".join(POLICIES), help="names by comma")
-    parser.add_argument("--loads", default=",".join(LOADS), help="names by comma")
+    parser.add_argument("--loads", help=f"names by comma, of {', '.join(LOADS)}; by default all")
+    parser.add_argument("--trace", help="instead of these loads: a shipped trace or a file")
     parser.add_argument("--turns", type=int, default=TURNS, help="of the cost; 0 leaves it out")
     parser.add_argument("--json", type=Path, help="the record; by default results/shadow.json")
     asked = parser.parse_args()
+    if asked.trace and asked.json is None:
+        parser.error("--trace: needs --json, for the record is of the loads that everyone has")
+    if asked.trace and asked.loads:
+        parser.error("--trace and --loads: name one of them")
+    names = (asked.loads or ",".join(LOADS)).split(",")
+    for name in names:
+        if name not in LOADS:
+            near = did_you_mean(name, LOADS) or f"; known are {', '.join(LOADS)}"
+            parser.error(f"--loads {name}: unknown{near}")
+    loads = {name: LOADS[name] for name in names}
+    if asked.trace:
+        loads = {Path(asked.trace).stem: of_trace(asked.trace)}
     logging.getLogger("vllm").setLevel(logging.ERROR)
     policies, rows = listed(asked.policies), []
     metrics = ""
-    for load in asked.loads.split(","):
-        row, metrics = measured(load, policies)
+    for load, prompts_of in loads.items():
+        row, metrics = measured(load, policies, prompts_of)
         rows.append(row)
         print(told(row), flush=True)
     print(f"\n/metrics of a server after the last of these:\n{metrics}", flush=True)
@@ -74,14 +88,16 @@ def main() -> None:
     records.fail_if(missed(found))
 
 
-def measured(name: str, policies: Sequence[str]) -> tuple[dict[str, Any], str]:
+def measured(
+    name: str, policies: Sequence[str], prompts_of: Callable[..., list[list[int]]]
+) -> tuple[dict[str, Any], str]:
     """One load: what the shadows predict, and what runs with that policy and size hit; and what
     ``/metrics`` of a server would have after it.
     """
-    prompts, load = LOADS[name](), loaded(BLOCKS)
+    prompts, load = prompts_of(), loaded(BLOCKS)
     full, metrics = watched(load, prompts, policies)
     late, _ = watched(loaded(BLOCKS, asynchronous=True), prompts, ["lru"])
-    many = LOADS[name](STRIDE)
+    many = prompts_of(STRIDE)
     sampled, _ = watched(loaded(BLOCKS * STRIDE, STRIDE), many, policies, stride=STRIDE)
     row = {
         "load": name,
