@@ -31,8 +31,8 @@ class All:
 
 
 class World:
-    """``size`` sequences, sessions, leases, pins, deadlines and cached blocks, and as many loads, or
-    ``loads`` of them.
+    """``size`` sequences, sessions, leases, pins, deadlines and cached blocks, and as many loads,
+    or ``loads`` of them.
     """
 
     def __init__(self, size: int, *, loads: int | None = None, **sections: Any) -> None:

@@ -59,7 +59,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         pressure: When room counts as scarce.
         retention: What may be kept from eviction.
         observe: What is recorded.
-        tenants: How much of the pool each tenant is sure of, and may have.
+        tenants: How much of pool and tiers each tenant is sure of, and may have.
         tiers: The tiers below the pool, nearest first.
         plugins: Which installed packages may load.
     """
