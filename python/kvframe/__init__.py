@@ -76,6 +76,7 @@ from kvframe.config import (
 )
 from kvframe.config import (
     RetentionConfig as RetentionConfig,
+    SecurityConfig as SecurityConfig,
 )
 from kvframe.config import (
     SequenceCapacity as SequenceCapacity,

@@ -381,6 +381,19 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ] = None
 
 
+class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[security]``: what a deployment must not use."""
+
+    fips_hashes: Annotated[
+        bool,
+        Meta(
+            description="Refuse hashes that no Federal Information Processing Standard approves, "
+            "for keys and for checksums of pages: blake3, xxh3-128, xxh3. CRC-32C, which is no "
+            "hash, may find damage."
+        ),
+    ] = False
+
+
 class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[observe]``: what the manager records to explain itself, beyond its counters."""
 
