@@ -91,7 +91,9 @@ impl TierPages {
 
     fn lost(&mut self, victims: &[BlockId], ahead: bool) {
         if let Some(ledger) = self.tier.pool.ledger_mut() {
-            victims.iter().for_each(|&page| ledger.lost(page, ahead));
+            for &page in victims {
+                ledger.lost(page, ahead);
+            }
         }
     }
 }
