@@ -76,6 +76,8 @@ from kvframe.config import (
 )
 from kvframe.config import (
     RetentionConfig as RetentionConfig,
+)
+from kvframe.config import (
     SecurityConfig as SecurityConfig,
 )
 from kvframe.config import (

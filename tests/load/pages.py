@@ -19,6 +19,7 @@ from kvframe import (
     EvictionConfig,
     KVCacheManager,
     ModelConfig,
+    TenantConfig,
     TierConfig,
 )
 from kvframe.pages import LAYER_FIRST, Layout, NumpyPool, PageShape
@@ -81,6 +82,10 @@ class Pages:
                 ),
                 TierConfig(name="redis", store="redis", capacity=4_000, options={"url": redis}),
             ],
+            tenants=[
+                TenantConfig(name="one", floor=0.2),
+                TenantConfig(name="two", floor=0.1, quota=0.5),
+            ],
         )
         self.kv = KVCacheManager(config)
         self.pool = NumpyPool(Layout.of(LAYER_FIRST, SHAPE, blocks))
@@ -101,6 +106,8 @@ class Pages:
     def check(self) -> None:
         """The books of the pool and of every tier agree."""
         self.tiers.check_integrity()
+        for rows in self.tiers.tenants().values():
+            assert all(row.quota is None or row.used <= row.quota for row in rows), rows
 
     def ready(self) -> int | None:
         """A running sequence that waits for nothing."""
@@ -214,7 +221,7 @@ class Pages:
         for way in ("offloaded", "demoted", "promoted", "onboarded", "swapped_out", "swapped_in"):
             assert told["moved"][way] > 0, way
         for level in self.tiers.levels:
-            assert told[level.name]["loaded"] > 0, level.name
+            assert told[level.name]["stored"] > 0, level.name
             assert not told[level.name]["corrupt"], level.name
         return told
 

@@ -19,6 +19,9 @@ type EvictedTuple = Vec<((u64, u64), BlockId)>;
 /// (ticket, pages present, where the others go, who made room)
 type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, EvictedTuple);
 
+/// (used, cached, floor, quota, evicted for its own sake, for others')
+type TenantTuple = (u32, u32, u32, Option<u32>, u64, u64);
+
 /// Keys that left; keys that came, each with its parent's.
 type ChangesTuple<'py> =
     (Vec<Bound<'py, PyBytes>>, Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)>);
@@ -302,7 +305,7 @@ impl TierPages {
 
     /// What each tenant has, all others first: (used, cached, floor, quota, evicted for its own sake, for
     /// others'). Empty without tenants.
-    fn tenants(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32, u32, Option<u32>, u64, u64)>> {
+    fn tenants(&self, py: Python<'_>) -> PyResult<Vec<TenantTuple>> {
         self.core.locked(py, |core| {
             let row = |own: &Account| {
                 let quota = (own.quota < u32::MAX).then_some(own.quota);
