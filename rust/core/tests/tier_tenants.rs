@@ -8,7 +8,7 @@ use kvframe_core::{Error, Key};
 const PAGES: u32 = 32;
 const FLOOR: u32 = 8;
 
-/// SplitMix64, so that a seed says it all.
+/// `SplitMix64`, so that a seed says it all.
 struct Dice(u64);
 
 impl Dice {
