@@ -31,9 +31,11 @@ class All:
 
 
 class World:
-    """``size`` sequences, sessions, leases, pins, deadlines, loads and cached blocks."""
+    """``size`` sequences, sessions, leases, pins, deadlines and cached blocks, and as many loads,
+    or ``loads`` of them.
+    """
 
-    def __init__(self, size: int, **sections: Any) -> None:
+    def __init__(self, size: int, *, loads: int | None = None, **sections: Any) -> None:
         self.size = size
         cache = {"capacity": 5 * size + 32_768, "block_size": SIZE, **sections.pop("cache", {})}
         retention = {"sessions": True, "pin_cap": 1.0}
@@ -53,7 +55,7 @@ class World:
             self.tickets.append(kv.pins.lease(seq, SIZE))
             kv.pins.set_deadline(self.tickets[-1], 1 << 40)
             self.pins.append(kv.pins.pin(prompt, lease=1 << 40))
-        for _ in range(size):
+        for _ in range(size if loads is None else loads):
             grant = kv.allocate(
                 Request(self.prompt(2), num_external_tokens=SIZE, max_seq_len=4 * SIZE)
             )
@@ -62,7 +64,11 @@ class World:
 
     def prompt(self, blocks: int = 1) -> npt.NDArray[np.uint32]:
         """Token ids that nobody has asked for."""
-        start = next(self._fresh)
+        return self.numbered(next(self._fresh), blocks)
+
+    @staticmethod
+    def numbered(start: int, blocks: int = 1) -> npt.NDArray[np.uint32]:
+        """The token ids of a prompt, by its number."""
         ids = np.full(blocks * SIZE + 1, 7, np.uint32)
         ids[0], ids[1] = start & 0xFFFF, start >> 16
         return ids

@@ -78,6 +78,9 @@ from kvframe.config import (
     RetentionConfig as RetentionConfig,
 )
 from kvframe.config import (
+    SecurityConfig as SecurityConfig,
+)
+from kvframe.config import (
     SequenceCapacity as SequenceCapacity,
 )
 from kvframe.config import (

@@ -1581,14 +1581,16 @@ class TierPages:
         policy: Any,
         policy_options: dict | None = None,
         backed_first: bool = False,
+        tenants: Any | None = None,
     ) -> TierPages:
         """
-        An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+        An empty tier; `policy` is a built-in's name or a driver of a Python policy. With `tenants`, tables
+        as in a configuration, there is one driver for all others and one for each.
         """
-    def adopt(self, /, keys: Any, parent: Any | None) -> int:
+    def adopt(self, /, keys: Any, parent: Any | None, tenant: SupportsIndex = 0) -> int:
         """
         Takes in pages that were there before, each behind the one before it, and the first behind
-        `parent`; how many.
+        `parent`; how many. They are the tenant's of that number.
         """
     def backed(self, /, pages: Any) -> list[bool]:
         """
@@ -1678,6 +1680,10 @@ class TierPages:
         """
         Pages of a prefix that are here or on their way.
         """
+    def room(self, /, tenant: SupportsIndex) -> tuple[int, int]:
+        """
+        (free, all) pages as a tenant has them.
+        """
     def set_backed(self, /, keys: Any, backed: bool) -> None:
         """
         Says which pages a tier below has too.
@@ -1720,24 +1726,32 @@ class TierPages:
             SupportsIndex,
             SupportsGetItem[int, SupportsIndex],
         ],
+        tenant: SupportsIndex = 0,
     ) -> tuple[tuple[int, int, Incomplete, list[tuple[tuple[int, int], int]]], int] | None:
         """
         The same of as much of the prefix as there is room for now, and how many of its pages are here
-        then; None if there is room for none.
+        then; None if there is room for none. They are the tenant's of that number.
         """
     def stored(self, /) -> list[tuple[tuple[int, int], int]]:
         """
         Keys whose pages can be read, in the order of their places, each with its page.
         """
-    def take(self, /, pages: SupportsIndex) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
+    def take(
+        self, /, pages: SupportsIndex, tenant: SupportsIndex = 0
+    ) -> tuple[Incomplete, list[tuple[tuple[int, int], int]]]:
         """
         Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
-        them.
+        them. They are the tenant's of that number.
         """
     def take_changes(self, /) -> tuple[list[bytes], list[tuple[bytes, bytes | None]]]:
         """
         Changes since the last call: keys of pages that left, then of those that came, each with its
         parent's or None.
+        """
+    def tenants(self, /) -> list[tuple[int, int, int, int | None, int, int]]:
+        """
+        What each tenant has, all others first: (used, cached, floor, quota, evicted for its own sake, for
+        others'). Empty without tenants.
         """
     def touch(
         self,

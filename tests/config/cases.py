@@ -18,7 +18,7 @@ UNKNOWN = [
         "\n[engine]",
         "engine = {}: unknown key; "
         "a configuration has cache, model, groups, eviction, admission, prefix, pressure, "
-        "retention, observe, tenants, tiers, plugins",
+        "retention, observe, tenants, tiers, plugins, security",
     ),
     (
         "[eviction]\nprotected_uses = 3",

@@ -215,7 +215,7 @@ def test_schema_knows_every_key_and_every_option(install: Callable[..., object])
     definitions = schema["$defs"]
     assert set(definitions["Config"]["properties"]) == {
         "cache", "model", "groups", "eviction", "admission", "prefix", "pressure",
-        "observe", "plugins", "tenants", "tiers", "retention",
+        "observe", "plugins", "tenants", "tiers", "retention", "security",
     }  # fmt: skip
     assert definitions["CacheConfig"]["properties"]["block_size"]["maximum"] == 65536
     assert definitions["CacheConfig"]["additionalProperties"] is False

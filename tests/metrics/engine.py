@@ -45,7 +45,7 @@ dtype = "float16"
 
 [[tenants]]
 name = "a"
-floor = 2
+floor = 0.0625
 
 [[tiers]]
 name = "host"

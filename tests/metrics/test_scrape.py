@@ -119,10 +119,24 @@ def test_every_counter_of_tiers_is_a_metric_of_its_kind(running: Running) -> Non
     assert set(kinds["moved"].values()) == {"counter"}
     gauges = {key for key, kind in kinds["host"].items() if kind == "gauge"}
     assert gauges == {"free", "cached", "owned", "moving"}
-    of_tiers = [sample for sample in all_samples(running[1], tiers) if "host" in sample.labels]
+    of_host = [sample for sample in all_samples(running[1], tiers) if "host" in sample.labels]
+    of_tiers = [sample for sample in of_host if "tenant" not in sample.family]
     assert len(of_tiers) == len(told["host"])
     found = [BY_NAME[sample.family].kind for sample in of_tiers]
     assert found.count("gauge") == len(gauges)
+
+
+def test_what_tenants_have_of_a_tier_is_a_metric(running: Running) -> None:
+    _, _, tiers = running
+    found = {
+        (sample.family, *sample.labels): sample.value
+        for sample in all_samples(running[1], tiers)
+        if "tier_tenant" in sample.family
+    }
+    others, row = tiers.tenants()["host"]
+    assert len(found) == 2 * 5
+    assert found["kvframe_tier_tenant_floor_pages", "host", "a"] == row.floor == 4
+    assert found["kvframe_tier_tenant_pages", "host", "(others)", "cached"] == others.cached > 0
 
 
 def test_the_queries_of_the_dashboard_resolve(running: Running) -> None:

@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "given-up-page-handed-on",
         "tier/transfers.rs",
-        "            if front.parts == 0 {\n",
-        "            if front.parts == 0 || front.cancelled {\n",
+        "            if front.parts == 0 && !waits",
+        "            if (front.parts == 0 || front.cancelled) && !waits",
         "a place is given to others while the mover of a transfer given up still writes it",
     ),
     Mutant(
@@ -64,8 +64,8 @@ MUTANTS = (
     Mutant(
         "own-prefix-counted-as-room",
         "tier/room.rs",
-        "pool.free() + pool.cached() - self.tier.unowned(chain);",
-        "pool.free() + pool.cached() - self.tier.unowned(chain) * 0;",
+        "        let available = self.tier.available(chain);\n",
+        "        let available = self.tier.available(&[]);\n",
         "a store evicts the prefix that it follows, or fails half way",
     ),
     Mutant(

@@ -19,6 +19,7 @@ from kvframe import (
     KVCacheManager,
     ModelConfig,
     Registry,
+    TenantConfig,
     TierConfig,
     TierStore,
 )
@@ -133,6 +134,7 @@ class Engine:
         stores: Sequence[Shelf] = (),
         parts: int = 1,
         options: dict[str, Any] | None = None,
+        tenants: Sequence[TenantConfig] = (),
         dice: Random | None = None,
         worker: Callable[[str], Any] | None = None,
         registry: Registry | None = None,
@@ -142,6 +144,7 @@ class Engine:
             cache=CacheConfig(capacity=blocks, block_size=BLOCK, **(options or {})),
             model=MODEL,
             tiers=list(tiers),
+            tenants=list(tenants),
         )
         self.kv = KVCacheManager(config.resolve(registry or REGISTRY))
         WAITING[:] = stores

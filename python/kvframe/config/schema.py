@@ -389,6 +389,19 @@ class PluginsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ] = None
 
 
+class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[security]``: what a deployment must not use."""
+
+    fips_hashes: Annotated[
+        bool,
+        Meta(
+            description="Refuse hashes that no Federal Information Processing Standard approves, "
+            "for keys and for checksums of pages: blake3, xxh3-128, xxh3. CRC-32C, which is no "
+            "hash, may find damage."
+        ),
+    ] = False
+
+
 class ObserveConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[observe]``: what the manager records to explain itself, beyond its counters."""
 
@@ -431,7 +444,7 @@ Amount = Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | Annotated[float, Meta(ge=0,
 
 
 class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[[tenants]]``: how much of the pool a tenant is sure of, and how much it may have."""
+    """``[[tenants]]``: how much of pool and tiers a tenant is sure of, and how much it may have."""
 
     name: Annotated[
         str, Meta(min_length=1, description="As requests name it; each tenant needs its own.")
@@ -440,7 +453,7 @@ class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Amount,
         Meta(
             description="Blocks that no other tenant can take from it (4096), or their share of "
-            "the pool (0.25)."
+            "the pool and of each tier (0.25)."
         ),
     ] = 0
     quota: Annotated[

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins, join
 from kvframe.config.policies import Chosen, Finder
-from kvframe.config.schema import MAX_BLOCKS, TierConfig
+from kvframe.config.schema import MAX_BLOCKS, TenantConfig, TierConfig
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
@@ -32,6 +32,8 @@ class ResolvedTier:
         eviction: Its eviction policy, imported, with its options.
         admission: Its admission policy likewise.
         store: The store of its bytes likewise; None for host memory.
+        tenants: Those that have shares of it, in the order of ``[[tenants]]`` and with all others;
+            none if no tenant has a share of anything.
     """
 
     config: TierConfig
@@ -39,6 +41,21 @@ class ResolvedTier:
     eviction: Chosen[EvictionPolicy]
     admission: Chosen[AdmissionPolicy]
     store: Chosen[TierStore] | None = None
+    tenants: tuple[TenantConfig, ...] = ()
+
+
+def shares(tenants: Sequence[TenantConfig]) -> tuple[TenantConfig, ...]:
+    """What tenants have of a tier: shares hold in each, numbers of blocks are of the pool alone."""
+    in_tiers = [
+        TenantConfig(
+            name=tenant.name,
+            floor=tenant.floor if isinstance(tenant.floor, float) else 0,
+            quota=tenant.quota if isinstance(tenant.quota, float) else None,
+        )
+        for tenant in tenants
+    ]
+    some = any(tenant.floor or tenant.quota is not None for tenant in in_tiers)
+    return tuple(in_tiers) if some else ()
 
 
 def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
@@ -98,7 +115,8 @@ def resolve_tiers(
     tiers = []
     for path, tier in _on(config):
         with faults:
-            tiers.append(_resolve(tier, path, finder, page_bytes))
+            made = _resolve(tier, path, finder, page_bytes)
+            tiers.append(replace(made, tenants=shares(config.tenants)))
     return tuple(tiers)
 
 

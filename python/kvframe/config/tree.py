@@ -30,9 +30,11 @@ from kvframe.config.schema import (
     PrefixConfig,
     PressureConfig,
     RetentionConfig,
+    SecurityConfig,
     TenantConfig,
     TierConfig,
 )
+from kvframe.config.security import check_security
 from kvframe.config.tiers import ResolvedTier, check_tiers, resolve_tiers
 from kvframe.config.values import build, build_values, plain
 from kvframe.errors import ConfigError, PluginError
@@ -59,9 +61,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         pressure: When room counts as scarce.
         retention: What may be kept from eviction.
         observe: What is recorded.
-        tenants: How much of the pool each tenant is sure of, and may have.
+        tenants: How much of pool and tiers each tenant is sure of, and may have.
         tiers: The tiers below the pool, nearest first.
         plugins: Which installed packages may load.
+        security: What must not be used.
     """
 
     cache: CacheConfig = field(default_factory=CacheConfig)
@@ -76,6 +79,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tenants: list[TenantConfig] = field(default_factory=list)
     tiers: list[TierConfig] = field(default_factory=list)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
 
     @classmethod
     def load(
@@ -287,6 +291,8 @@ def _resolve(
     )
     chosen = _policies(config, well, finder, faults)
     tiers: tuple[ResolvedTier, ...] = ()
+    if {"cache", "security", "tiers"} <= well:
+        faults.add_all(check_security(config, origins))
     if "tiers" in well:
         faults.add_all(check_tiers(config, origins) if "cache" in well else ())
         tiers = resolve_tiers(config, finder, None if used is None else sum(used), faults)

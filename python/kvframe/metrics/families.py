@@ -97,6 +97,21 @@ FAMILIES: tuple[Family, ...] = (
     _counter("policy_seconds", "Seconds that these decisions took.", "kind", "policy"),
     _counter("admission_blocks", "Blocks by the admission policy's verdict.", "policy", "verdict"),
     # --- tiers
+    _gauge(
+        "tier_tenant_pages",
+        "Pages of a tenant in a tier, where tenants have shares: cached or owned.",
+        *("tier", "tenant", "state"),
+    ),
+    _gauge(
+        "tier_tenant_floor_pages",
+        "Pages of a tier that no other tenant can take from it.",
+        *("tier", "tenant"),
+    ),
+    _counter(
+        "tier_tenant_evictions",
+        "Its pages evicted from a tier: for its own sake, or others'.",
+        *("tier", "tenant", "sake"),
+    ),
     _gauge("tier_pages", "Pages of a tier: free, cached, owned, moving.", "tier", "state"),
     _counter(
         "tier_transfers",

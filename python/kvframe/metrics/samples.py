@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kvframe._core import __version__
@@ -27,10 +27,34 @@ class Sample(NamedTuple):
     value: float
 
 
+class TenantPages(Protocol):
+    """What is read of a tenant in a tier: `kvframe.tiers.TierTenantRow`."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def used(self) -> int: ...
+
+    @property
+    def cached(self) -> int: ...
+
+    @property
+    def floor(self) -> int: ...
+
+    @property
+    def evicted(self) -> int: ...
+
+    @property
+    def evicted_for_others(self) -> int: ...
+
+
 class TierStats(Protocol):
     """What is read of tiers: `kvframe.tiers.Tiers`."""
 
     def stats(self) -> dict[str, dict[str, int]]: ...
+
+    def tenants(self) -> Mapping[str, Sequence[TenantPages]]: ...
 
 
 class BatchCounts(Protocol):
@@ -138,6 +162,7 @@ def _all(
     yield from _of_policies(kv, counters)
     if tiers is not None:
         yield from _of_tiers(tiers.stats())
+        yield from _of_tenants_in_tiers(tiers)
     if publisher is not None:
         outcomes = ("published", "dropped", "replayed", "refused")
         for outcome, count in zip(outcomes, publisher.counts(), strict=True):
@@ -236,6 +261,18 @@ def _of_tiers(told: Mapping[str, Mapping[str, int]]) -> Iterator[Sample]:
                 yield Sample("tier_evictions_total", (tier,), count)
             else:
                 yield Sample("tier_events_total", (tier, key), count)
+
+
+def _of_tenants_in_tiers(tiers: TierStats) -> Iterator[Sample]:
+    for tier, rows in tiers.tenants().items():
+        for row in rows:
+            tenant = row.tenant or OTHER_TENANTS
+            yield Sample("tier_tenant_pages", (tier, tenant, "cached"), row.cached)
+            yield Sample("tier_tenant_pages", (tier, tenant, "owned"), row.used - row.cached)
+            yield Sample("tier_tenant_floor_pages", (tier, tenant), row.floor)
+            yield Sample("tier_tenant_evictions_total", (tier, tenant, "own"), row.evicted)
+            sake = tier, tenant, "others"
+            yield Sample("tier_tenant_evictions_total", sake, row.evicted_for_others)
 
 
 def _of_shadows(report: ShadowReport) -> Iterator[Sample]:

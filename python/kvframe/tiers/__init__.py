@@ -16,6 +16,7 @@ from kvframe.tiers.object_keys import Space
 from kvframe.tiers.onboard import Arriving, Loading
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.swap import Swapped
+from kvframe.tiers.tier_index import TierTenantRow
 from kvframe.tiers.tiers import TierHit, Tiers
 from kvframe.tiers.worker import Inline, Thread, Worker
 
@@ -39,6 +40,7 @@ __all__ = [
     "Thread",
     "TierErasure",
     "TierHit",
+    "TierTenantRow",
     "Tiers",
     "Worker",
 ]

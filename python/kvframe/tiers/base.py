@@ -13,7 +13,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.store_tier import StoreTier
-from kvframe.tiers.tier_index import Gone, Keys, Stored, as_tuples, keys_of
+from kvframe.tiers.tier_index import Gone, Keys, Stored, as_tuples, keys_of, nobody
 from kvframe.tiers.uses import Uses
 
 Level = HostTier | StoreTier
@@ -37,6 +37,7 @@ class Levels:
 
     Attributes:
         all: Every tier.
+        tenant_of: The number of the tenant of a prefix.
         counters: Pages by direction, and what became of others.
         arrived: What the next poll reports.
         starved: Loads that wait for what is on its way in host memory.
@@ -49,7 +50,9 @@ class Levels:
     ) -> None:
         self.host, self.below, self.clock = host, below, clock
         self.all: list[Level] = [host, *below]
-        self.uses = Uses([level.gate for level in self.all])
+        self._numbers = {one.name: at + 1 for at, one in enumerate(host.index.tier.tenants)}
+        self.tenant_of: Callable[[Keys], int] = nobody
+        self.uses = Uses([level.gate for level in self.all], lambda keys: self.tenant_of(keys))
         self.counters: Counter[str] = Counter()
         self.arrived = PollResult([], [])
         self.starved: set[object] = set()
@@ -76,7 +79,20 @@ class Levels:
 
         A tier evicts what goes past its high mark, and the next request would bring it again.
         """
-        return keys[: max(level.index.present(keys), self.marked(level, level.config.high))]
+        most = min(self.marked(level, level.config.high), level.index.room(self.tenant_of(keys))[1])
+        return keys[: max(level.index.present(keys), most)]
+
+    def number(self, tenant: str) -> int:
+        """The number of a tenant: its place in ``[[tenants]]``, from 1; 0 for all others."""
+        return self._numbers.get(tenant, 0)
+
+    def tell_tenants(self, tenant_of: Callable[[Keys], int]) -> None:
+        """From now on this says whose pages come in, if tenants have shares of the tiers."""
+        if not self._numbers:
+            return
+        self.tenant_of = tenant_of
+        for level in self.all:
+            level.index.tenant_of = tenant_of
 
     # --- what enters ----------------------------------------------------------------------------
 

@@ -30,14 +30,19 @@ class Gate:
         chosen = tier.admission
         self.name = chosen.name
         terms = Terms.of(tier.config.admission, chosen.options, block_size)
-        self._asked = TierGate(driver(chosen.loaded, terms) or self.name, chosen.values)
+        # What a tenant's policy remembers, and its clock, say nothing of other tenants.
+        self._asked = [
+            TierGate(driver(chosen.loaded, terms) or self.name, chosen.values)
+            for _ in range(len(tier.tenants) + 1)
+        ]
         self._index, self._kind, self._block_size = index, kind, block_size
-        self._now = 0
-        self.counts_uses = self._asked.counts_uses()
+        self._now = [0] * len(self._asked)
+        self.counts_uses = self._asked[0].counts_uses()
 
     def seen(self, keys: Keys) -> None:
         """A request has found or computed these pages."""
-        self._asked.seen(keys, self._now)
+        tenant = self._index.tenant_of(keys)
+        self._asked[tenant].seen(keys, self._now[tenant])
 
     def takes(
         self, keys: Keys, start: int, uses: PageUses, occasion: int | None, use: Access = UNKNOWN
@@ -54,7 +59,9 @@ class Gate:
         """
         if start >= len(keys):
             return 0
-        self._now += 1
-        free, *_ = self._index.counts()
-        about = (self._now, self._kind, occasion, free, self._index.tier.pages)
-        return self._asked.admitted(keys[start:], start, self._block_size, uses, use.row(), about)
+        tenant = self._index.tenant_of(keys)
+        self._now[tenant] += 1
+        about = (self._now[tenant], self._kind, occasion, *self._index.room(tenant))
+        return self._asked[tenant].admitted(
+            keys[start:], start, self._block_size, uses, use.row(), about
+        )

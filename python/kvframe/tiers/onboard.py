@@ -207,7 +207,8 @@ class Onboard:
             below.heard(outcome, self._levels.clock())
             if not isinstance(outcome, Exception) and below.codec is codec:
                 parent = keys[known - 1 : known] if known else None
-                below.index.adopt(keys[known : known + outcome], parent)
+                tenant = self._levels.tenant_of(keys)
+                below.index.adopt(keys[known : known + outcome], parent, tenant)
             if loading.state == "looking":
                 self._look(loading, place + 1)
 

@@ -20,6 +20,7 @@ class Origins:
 
     def __init__(self, levels: Levels) -> None:
         self._levels, self._names = levels, Names()
+        levels.tell_tenants(self._tenant)
         self._heads: dict[Key, Origin] = {}
         """Of each prefix, by its first page's key."""
         self._users: dict[Key, tuple[int, Key]] = {}
@@ -31,6 +32,7 @@ class Origins:
 
     def note(self, keys: Keys, origin: Origin) -> None:
         """A request computes or uses pages, from a prefix's first on."""
+        self._prune()
         session = origin.session
         if session and not self._users:  # the first one: what there is already is of no session
             stored = (key for level in self._levels.all for key, _ in level.index.stored())
@@ -43,7 +45,10 @@ class Origins:
                 for name in names:
                     if self._users.setdefault(name, (session, head))[0] != session:
                         self._users[name] = 0, head
-        self._prune()
+
+    def _tenant(self, keys: Keys) -> int:
+        head = self._heads.get(as_tuples(keys[:1])[0]) if len(keys) else None
+        return 0 if head is None else self._levels.number(head.tenant)
 
     def forget(self, scope: Scope) -> list[int]:
         """Forget in every tier what a scope covers. Returns the pages that left each."""

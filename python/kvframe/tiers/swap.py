@@ -95,7 +95,8 @@ class Swap:
                 raise UsageError(f"group {part.group} of {seq} has given blocks up: recompute it")
         weights = kv.inspect.weight_version if kv.inspect.is_current(seq) else None
         self._demotion.refuse_loss(rows)
-        slots, evicted = host.index.take(rows)
+        tenant = levels.number(kv.inspect.origin(seq).tenant)
+        slots, evicted = host.index.take(rows, tenant)
         try:
             lease = kv.pins.lease(seq, tokens) if tokens else None
             request = kv.preempt(seq)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict
 
 from kvframe._core import TierPages
 from kvframe.config.tiers import ResolvedTier
@@ -29,6 +30,33 @@ class PageCounts(NamedTuple):
     cached: int
     owned: int
     moving: int
+
+
+class TierTenantRow(NamedTuple):
+    """What a tenant has of a tier, and what happened to it since the start, in pages.
+
+    Attributes:
+        tenant: Its name; empty for all together that are not in ``[[tenants]]``.
+        used: Its pages, on their way ones among them.
+        cached: Of these, the pages that may be evicted.
+        floor: Pages that no other tenant can take from it.
+        quota: The most that it has; None if there is no limit.
+        evicted: Its pages that were evicted for its own sake.
+        evicted_for_others: Its pages that were evicted for others, or ahead of need.
+    """
+
+    tenant: str
+    used: int
+    cached: int
+    floor: int
+    quota: int | None
+    evicted: int
+    evicted_for_others: int
+
+
+def nobody(_: Keys) -> int:
+    """The number of the tenant of a prefix where tenants are not told apart."""
+    return 0
 
 
 Kind = Literal["counter", "gauge"]
@@ -73,6 +101,9 @@ class Ended(NamedTuple):
 class TierIndex:
     """The index and the state of one tier, which the core keeps.
 
+    Attributes:
+        tenant_of: The number of the tenant of a prefix.
+
     Args:
         tier: Its configuration.
         block_size: Tokens of a page.
@@ -83,15 +114,19 @@ class TierIndex:
         config = tier.config
         self.tier, self.name, self.parts = tier, config.name, parts
         chosen = tier.eviction
-        made = driver(chosen.loaded, Terms.of(config.eviction, chosen.options, block_size))
+        terms = Terms.of(config.eviction, chosen.options, block_size)
+        made = [driver(chosen.loaded, terms) for _ in range(len(tier.tenants) + 1)]
+        outside = made if tier.tenants else made[0]
         self._told = 0
+        self.tenant_of: Callable[[Keys], int] = nobody
         self._core = TierPages(
             pages=tier.pages,
             block_size=block_size,
             in_flight=config.in_flight,
-            policy=made or chosen.name,
+            policy=outside if made[0] else chosen.name,
             policy_options=chosen.values,
             backed_first=config.backed_first,
+            tenants=[asdict(tenant) for tenant in tier.tenants],
         )
 
     def find(self, keys: Keys) -> int:
@@ -109,7 +144,7 @@ class TierIndex:
             What is to come in, and how many of the prefix's pages are here then; None if there is
             room for none.
         """
-        found = self._core.store_some(keys, self.parts, use.row())
+        found = self._core.store_some(keys, self.parts, use.row(), self.tenant_of(keys))
         return None if found is None else (Stored(*found[0]), found[1])
 
     def mark(self, share: float) -> int:
@@ -146,14 +181,15 @@ class TierIndex:
         late, forgotten = self._core.expire_until(now)
         return late, forgotten
 
-    def adopt(self, keys: Keys, parent: Keys | None) -> int:
+    def adopt(self, keys: Keys, parent: Keys | None, tenant: int = 0) -> int:
         """Take in pages that were there before, one behind the other; how many of them.
 
         Args:
             keys: In the order of their prefix.
             parent: The page before the first, of shape (1, 2); None where there is none.
+            tenant: The number of the tenant whose pages they are.
         """
-        return self._core.adopt(keys, parent)
+        return self._core.adopt(keys, parent, tenant)
 
     def touch(self, keys: Keys, use: Access = UNKNOWN) -> None:
         """A prefix is used without being read."""
@@ -198,9 +234,9 @@ class TierIndex:
         """
         return self._core.evict_backed(keys, most)
 
-    def take(self, pages: int) -> tuple[npt.NDArray[np.uint32], Gone]:
-        """Places for pages that the caller tracks itself, and the pages evicted for them."""
-        slots, evicted = self._core.take(pages)
+    def take(self, pages: int, tenant: int) -> tuple[npt.NDArray[np.uint32], Gone]:
+        """Places for a tenant's pages that the caller tracks itself, and the evicted."""
+        slots, evicted = self._core.take(pages, tenant)
         return slots, evicted
 
     def free(self, pages: Sequence[int] | npt.NDArray[Any]) -> None:
@@ -210,6 +246,16 @@ class TierIndex:
     def counts(self) -> PageCounts:
         """How many pages are free, cached, owned, on their way."""
         return PageCounts(*self._core.counts())
+
+    def room(self, tenant: int) -> tuple[int, int]:
+        """(free, all) pages as a tenant has them."""
+        return self._core.room(tenant)
+
+    def tenants(self) -> list[TierTenantRow]:
+        """What each tenant has, all that are not in ``[[tenants]]`` first."""
+        names = ["", *(tenant.name for tenant in self.tier.tenants)]
+        rows = self._core.tenants()
+        return [TierTenantRow(name, *row) for name, row in zip(names, rows, strict=False)]
 
     def stats(self) -> dict[str, int]:
         """What has happened, by name."""

@@ -32,7 +32,7 @@ from kvframe.tiers.onboard import Arriving, Loading, Onboard
 from kvframe.tiers.origins import Origins
 from kvframe.tiers.store_tier import StoreTier
 from kvframe.tiers.swap import Swap, Swapped
-from kvframe.tiers.tier_index import Keys, Kind, as_keys, kind_of
+from kvframe.tiers.tier_index import Keys, Kind, TierTenantRow, as_keys, kind_of
 from kvframe.tiers.uses import access_of
 from kvframe.tiers.work import LIMIT_S, StalledError, Work, check_limit
 from kvframe.tiers.worker import Thread, Worker
@@ -81,7 +81,8 @@ class Tiers(metaclass=Renamed, old=CACHE):
     - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
     - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
     - forget: `reset_prefix_cache`, `erase_tenant`, `set_weight_version`
-    - look inside: `levels`, `page_bytes`, `stats`, `kinds`, `spaces`, `verify`, `check_integrity`
+    - look inside: `levels`, `page_bytes`, `stats`, `tenants`, `kinds`, `spaces`; `verify`,
+      `check_integrity`
 
     Args:
         kv: The manager.
@@ -163,13 +164,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         self._demotion = demotion = Demotion(levels)
         self._offload = Offload(kv, levels, demotion, moves, self._origins)
         self._onboard = Onboard(
-            kv,
-            levels,
-            demotion,
-            moves,
-            most_prefetched=most,
-            poison=poison,
-            layerwise=layerwise,
+            kv, levels, demotion, moves, most_prefetched=most, poison=poison, layerwise=layerwise
         )
         self._worth = Worth(levels, moves)
         self._swap = Swap(kv, levels, demotion, moves)
@@ -559,9 +554,13 @@ class Tiers(metaclass=Renamed, old=CACHE):
         """Counters: of the directions under ``moved``, and of each tier by its name."""
         told = {MOVED: dict(self._levels.counters)}
         for level in self.levels:
-            counts = level.index.counts()._asdict()
-            told[level.name] = {**level.index.stats(), **counts, **level.stats()}
+            index = level.index
+            told[level.name] = {**index.stats(), **index.counts()._asdict(), **level.stats()}
         return told
+
+    def tenants(self) -> dict[str, list[TierTenantRow]]:
+        """What each tenant has of each tier, by the tier's name; nothing where none has a share."""
+        return {level.name: level.index.tenants() for level in self._levels.all}
 
     def kinds(self) -> dict[str, dict[str, Kind]]:
         """The kind of each entry of `stats`: a counter only grows, a gauge may fall."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 
 from kvframe._core import PageUses
 from kvframe.flat import UNKNOWN, Access
@@ -20,11 +20,13 @@ class Uses:
 
     Args:
         gates: The admission policies of all tiers.
+        tenant_of: The number of the tenant of a prefix: each has counts of its own.
     """
 
-    def __init__(self, gates: Iterable[Gate]) -> None:
+    def __init__(self, gates: Iterable[Gate], tenant_of: Callable[[Keys], int]) -> None:
         self._gates = [gate for gate in gates if gate.counts_uses]
-        self._counts = PageUses()
+        self._counts: defaultdict[int, PageUses] = defaultdict(PageUses)
+        self._tenant_of = tenant_of
         self._requests: OrderedDict[int, Access] = OrderedDict()
 
     def begin(self, seq: int, use: Access) -> None:
@@ -42,13 +44,13 @@ class Uses:
         for gate in self._gates:
             gate.seen(keys)
         if self._gates:
-            self._counts.count(keys[:found])
+            self._counts[self._tenant_of(keys)].count(keys[:found])
 
     def admitted(
         self, gate: Gate, keys: Keys, start: int, occasion: int | None, use: Access
     ) -> int:
         """How many pages of a prefix, from a place on, a policy lets in, as `Gate.takes` has it."""
-        return gate.takes(keys, start, self._counts, occasion, use)
+        return gate.takes(keys, start, self._counts[self._tenant_of(keys)], occasion, use)
 
 
 def access_of(request: Request) -> Access:

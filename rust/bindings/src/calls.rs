@@ -47,11 +47,13 @@ pub fn discard_error(py: Python<'_>, error: PyErr) {
 /// A module, which may have to be loaded first.
 pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let name = PyString::new(py, name);
+    // SAFETY: we are attached, and the name is alive.
     new(py, || unsafe { unwinding::import(name.as_ptr()) })
 }
 
 /// As `str` has it.
 pub fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    // SAFETY: we are attached, and the object is alive.
     let text = new(object.py(), || unsafe { unwinding::text(object.as_ptr()) })?;
     Ok(text.cast::<PyString>()?.to_string_lossy().into_owned())
 }
@@ -59,11 +61,13 @@ pub fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
 /// The entry at `place`.
 pub fn item<'py>(object: &Bound<'py, PyAny>, place: usize) -> PyResult<Bound<'py, PyAny>> {
     let place = place.into_pyobject(object.py())?;
+    // SAFETY: we are attached, and both objects are alive.
     new(object.py(), || unsafe { unwinding::item(object.as_ptr(), place.as_ptr()) })
 }
 
 /// A list of what `object` yields.
 pub fn listed<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: we are attached, and the object is alive.
     let list = new(object.py(), || unsafe { unwinding::list(object.as_ptr()) })?;
     Ok(list.cast_into::<PyList>()?)
 }
@@ -80,6 +84,7 @@ pub fn attribute<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: we are attached, and both objects are alive.
     new(object.py(), || unsafe { unwinding::attribute(object.as_ptr(), name.as_ptr()) })
 }
 
@@ -97,6 +102,7 @@ where
 
 /// As Python shows it; None where it cannot.
 pub fn repr(object: &Bound<'_, PyAny>) -> Option<String> {
+    // SAFETY: we are attached, and the object is alive.
     let shown = new(object.py(), || unsafe { unwinding::repr(object.as_ptr()) });
     Some(shown.ok()?.cast::<PyString>().ok()?.to_string_lossy().into_owned())
 }

@@ -2,20 +2,25 @@
 
 use kvframe_core::Key;
 use kvframe_core::pool::BlockId;
+use kvframe_core::tenants::Account;
 use kvframe_core::tier::{StoreResult, TierLimits, TierPages as Core};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::{keys, tokens};
-use crate::policy::eviction::make_policy;
+use crate::policy::eviction::make_policies;
 use crate::policy::host::PolicyHost;
+use crate::tenants;
 use crate::tier::{KnownTuple, known};
 
 /// A key as two words, low first, and its page.
 type EvictedTuple = Vec<((u64, u64), BlockId)>;
 /// (ticket, pages present, where the others go, who made room)
 type StoredTuple<'py> = (u64, u32, Bound<'py, PyArray1<u32>>, EvictedTuple);
+
+/// (used, cached, floor, quota, evicted for its own sake, for others')
+type TenantTuple = (u32, u32, u32, Option<u32>, u64, u64);
 
 /// Keys that left; keys that came, each with its parent's.
 type ChangesTuple<'py> =
@@ -42,10 +47,11 @@ fn gone(pages: Vec<(Key, BlockId)>) -> EvictedTuple {
 
 #[pymethods]
 impl TierPages {
-    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy.
+    /// An empty tier; `policy` is a built-in's name or a driver of a Python policy. With `tenants`, tables
+    /// as in a configuration, there is one driver for all others and one for each.
     #[new]
     #[pyo3(signature = (
-        *, pages, block_size, in_flight, policy, policy_options=None, backed_first=false
+        *, pages, block_size, in_flight, policy, policy_options=None, backed_first=false, tenants=None
     ))]
     fn new(
         py: Python<'_>,
@@ -55,10 +61,12 @@ impl TierPages {
         policy: &Bound<'_, PyAny>,
         policy_options: Option<&Bound<'_, PyDict>>,
         backed_first: bool,
+        tenants: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let made = make_policy(py, policy, policy_options)?;
+        let tenants = tenants.map(tenants::read).transpose()?.unwrap_or_default();
+        let made = make_policies(py, policy, policy_options, tenants.len())?;
         let limits = TierLimits { pages, in_flight, backed_first };
-        let make = |eviction| Core::new(limits, block_size, eviction);
+        let make = |eviction| Core::with_tenants(limits, block_size, eviction, &tenants);
         Ok(Self { core: PolicyHost::new(py, "tier", made, make)? })
     }
 
@@ -88,17 +96,21 @@ impl TierPages {
     }
 
     /// The same of as much of the prefix as there is room for now, and how many of its pages are here
-    /// then; None if there is room for none.
+    /// then; None if there is room for none. They are the tenant's of that number.
+    #[pyo3(signature = (keys, parts, using, tenant=0))]
     fn store_some<'py>(
         &self,
         py: Python<'py>,
         keys: &Bound<'_, PyAny>,
         parts: u32,
         using: KnownTuple,
+        tenant: u8,
     ) -> PyResult<Option<(StoredTuple<'py>, u32)>> {
         let keys = self::keys(keys)?;
-        let stored =
-            self.core.with_victims(py, |core| core.store_some(&keys, parts, known(&using)))?;
+        let stored = self.core.with_victims(py, |core| {
+            core.serve(tenant);
+            core.store_some(&keys, parts, known(&using))
+        })?;
         Ok(stored.map(|(stored, taken)| (stored_tuple(py, stored), taken)))
     }
 
@@ -152,17 +164,20 @@ impl TierPages {
     }
 
     /// Takes in pages that were there before, each behind the one before it, and the first behind
-    /// `parent`; how many.
+    /// `parent`; how many. They are the tenant's of that number.
+    #[pyo3(signature = (keys, parent, tenant=0))]
     fn adopt(
         &self,
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
         parent: Option<&Bound<'_, PyAny>>,
+        tenant: u8,
     ) -> PyResult<u32> {
         let keys = self::keys(keys)?;
         let mut above = parent.map(self::keys).transpose()?.and_then(|keys| keys.last().copied());
         self.core.with_victims(py, |core| {
             let mut taken = 0;
+            core.serve(tenant);
             for &key in &keys {
                 if core.adopt(key, above)?.is_none() {
                     break;
@@ -220,13 +235,18 @@ impl TierPages {
     }
 
     /// Takes pages for a caller that tracks them itself; returns them, and the pages evicted for
-    /// them.
+    /// them. They are the tenant's of that number.
+    #[pyo3(signature = (pages, tenant=0))]
     fn take<'py>(
         &self,
         py: Python<'py>,
         pages: u32,
+        tenant: u8,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, EvictedTuple)> {
-        let (lent, evicted) = self.core.with_victims(py, |core| core.take(pages))?;
+        let (lent, evicted) = self.core.with_victims(py, |core| {
+            core.serve(tenant);
+            core.take(pages)
+        })?;
         Ok((PyArray1::from_vec(py, lent), gone(evicted)))
     }
 
@@ -275,6 +295,24 @@ impl TierPages {
         self.core.locked(py, |core| {
             let (free, cached, owned) = core.counts();
             (free, cached, owned, core.moving())
+        })
+    }
+
+    /// (free, all) pages as a tenant has them.
+    fn room(&self, py: Python<'_>, tenant: u8) -> PyResult<(u32, u32)> {
+        self.core.locked(py, |core| core.room(tenant))
+    }
+
+    /// What each tenant has, all others first: (used, cached, floor, quota, evicted for its own sake, for
+    /// others'). Empty without tenants.
+    fn tenants(&self, py: Python<'_>) -> PyResult<Vec<TenantTuple>> {
+        self.core.locked(py, |core| {
+            let row = |own: &Account| {
+                let quota = (own.quota < u32::MAX).then_some(own.quota);
+                let counts = own.counts;
+                (own.used, own.cached, own.floor, quota, counts.evicted, counts.evicted_for_others)
+            };
+            core.accounts().iter().map(row).collect()
         })
     }
 

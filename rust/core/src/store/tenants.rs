@@ -104,7 +104,8 @@ impl Store {
             None => Err(Error::NeedVictims { n }),
             Some(_) => {
                 let Some(policies) = self.policy.tenants() else { return Ok(()) };
-                for (at, n) in (0..).zip(self.losses_ahead(n)) {
+                let losses = self.pool.ledger().map(|ledger| ledger.losses(n)).unwrap_or_default();
+                for (at, n) in (0..).zip(losses) {
                     if policies.are_outside() && !policies.is_ready(at, n as usize) {
                         policies.ask(at);
                         return Err(Error::NeedVictims { n });
@@ -113,13 +114,6 @@ impl Store {
                 Ok(())
             }
         }
-    }
-
-    fn losses_ahead(&self, n: u32) -> Vec<u32> {
-        let mut losses = vec![0; self.accounts().len()];
-        let losers = self.pool.ledger().map(Ledger::losers).unwrap_or_default();
-        losers.into_iter().take(n as usize).for_each(|at| losses[at as usize] += 1);
-        losses
     }
 
     /// Whether `parent` is of another tenant than `block`.
@@ -141,13 +135,7 @@ impl Store {
     #[inline(never)]
     fn count_lost(&mut self, victim: BlockId, cause: EvictionCause) {
         if let Some(ledger) = self.pool.ledger_mut() {
-            let (tenant, serving) = (ledger.tenant(victim), ledger.serving());
-            let counts = ledger.counts_mut(tenant);
-            if tenant == serving && cause != EvictionCause::Ahead {
-                counts.evicted += 1;
-            } else {
-                counts.evicted_for_others += 1;
-            }
+            ledger.lost(victim, cause == EvictionCause::Ahead);
             if cause != EvictionCause::Ahead {
                 ledger.freed(victim);
                 ledger.took(victim);

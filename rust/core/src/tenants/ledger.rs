@@ -69,6 +69,8 @@ pub struct Ledger {
     usable: u32,
     /// Whose operation it is.
     serving: u8,
+    /// Who loses the next block, where that was settled before.
+    losing: Option<u8>,
     /// What all have to leave to all others.
     spoken: u64,
     /// The same with what was promised.
@@ -100,6 +102,7 @@ impl Ledger {
             amounts,
             usable,
             serving: OTHERS,
+            losing: None,
             spoken: 0,
             promised: 0,
         };
@@ -242,8 +245,28 @@ impl Ledger {
         self.usable.min(self.accounts[self.serving as usize].quota)
     }
 
+    /// A [`Ledger::plan`] is being carried out: this tenant loses blocks, until `None`.
+    pub fn set_losing(&mut self, tenant: Option<u8>) {
+        self.losing = tenant;
+    }
+
+    /// `block` was evicted, for the sake of the tenant that is served or `ahead` of need.
+    pub fn lost(&mut self, block: BlockId, ahead: bool) {
+        let tenant = self.tenant(block);
+        let own = tenant == self.serving && !ahead;
+        let counts = self.counts_mut(tenant);
+        if own {
+            counts.evicted += 1;
+        } else {
+            counts.evicted_for_others += 1;
+        }
+    }
+
     /// The tenant that loses the next block for the one that is served.
     pub fn loser(&self) -> Option<u8> {
+        if self.losing.is_some() {
+            return self.losing;
+        }
         loser(&self.accounts, self.serving as usize).map(|at| at as u8)
     }
 
@@ -289,6 +312,13 @@ impl Ledger {
             losers.push(at as u8);
         }
         losers
+    }
+
+    /// How many blocks each loses if `n` are evicted ahead of need.
+    pub fn losses(&self, n: u32) -> Vec<u32> {
+        let mut losses = vec![0; self.accounts.len()];
+        self.losers().into_iter().take(n as usize).for_each(|at| losses[at as usize] += 1);
+        losses
     }
 
     /// Whether the counts are those of the blocks, given as (block, findable and not owned).

@@ -218,6 +218,10 @@ impl Eviction for PerTenant {
         knows.is_some_and(|share| share.policy().refuses(next_use, share.shown(victim)))
     }
 
+    fn infer_parents(&mut self) {
+        self.shares.iter_mut().for_each(|share| share.policy_mut().infer_parents());
+    }
+
     fn on_miss(&mut self, key: Key, view: View<'_>) {
         let at = Self::serving(view);
         let (policy, view) = self.shares[at].asked(view.now);

@@ -63,6 +63,15 @@ impl TierPolicy {
         blocks.iter().filter(|&&block| self.pool.state(block) == State::Cached).count() as u32
     }
 
+    /// Blocks that can be had now without those of `chain`: by the tenant that is served, where there are some.
+    pub(super) fn available(&self, chain: &[BlockId]) -> u32 {
+        let all = match self.pool.ledger() {
+            None => self.pool.available(),
+            Some(ledger) => ledger.available(ledger.serving()),
+        };
+        all.saturating_sub(self.unowned(chain))
+    }
+
     /// Whether a policy outside the core has to name `n` victims first, none of `spared`.
     pub(super) fn must_ask(&mut self, n: u32, spared: &[BlockId]) -> bool {
         if let Some(outside) = self.policy.external() {

@@ -18,6 +18,7 @@ mod prefix;
 mod queue;
 mod room;
 mod switch;
+mod tenants;
 mod transfers;
 mod tree;
 mod victims;
@@ -37,6 +38,7 @@ use crate::hash::Key;
 use crate::policy::{Access, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::sequence::Meta;
+use crate::tenants::{Ledger, Tenant};
 
 /// What is known of a use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,10 +111,27 @@ impl TierPolicy {
     ///
     /// # Errors
     /// [`Error::PolicyRefused`].
-    pub fn new(capacity: u32, block_size: u32, mut policy: Box<dyn Eviction>) -> Result<Self> {
+    pub fn new(capacity: u32, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+        Self::with_tenants(capacity, block_size, policy, &[])
+    }
+
+    /// The same, whose blocks `tenants` have floors and quotas of; `policy` is one for each of them then.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn with_tenants(
+        capacity: u32,
+        block_size: u32,
+        mut policy: Box<dyn Eviction>,
+        tenants: &[Tenant],
+    ) -> Result<Self> {
         policy.infer_parents();
+        if let Some(policies) = policy.tenants_mut() {
+            policies.set_quotas(tenants);
+        }
+        let ledger = (!tenants.is_empty()).then(|| Ledger::new(tenants, capacity));
         let mut tier = Self {
-            pool: Pool::new(capacity, false),
+            pool: Pool::new(capacity, false).with_ledger(ledger),
             policy,
             now: 0,
             moved: Vec::new(),

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::policy::{ByKey, Consult, Eviction, View};
 use crate::pool::{BlockId, NIL};
+use crate::tenants::Tenant;
 
 /// Pages that left, each with the place that it had.
 pub type EvictedPages = Vec<(Key, BlockId)>;
@@ -84,6 +85,14 @@ impl Consult for TierPages {
     fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
         self.tier.consulted()
     }
+
+    fn instance(&mut self) -> usize {
+        self.tier.instance()
+    }
+
+    fn ask_instance(&mut self, at: usize) {
+        self.tier.ask_instance(at);
+    }
 }
 
 impl TierPages {
@@ -92,8 +101,22 @@ impl TierPages {
     /// # Errors
     /// [`Error::PolicyRefused`].
     pub fn new(limits: TierLimits, block_size: u32, policy: Box<dyn Eviction>) -> Result<Self> {
+        Self::with_tenants(limits, block_size, policy, &[])
+    }
+
+    /// The same, whose pages `tenants` have floors and quotas of; `policy` is a
+    /// [`PerTenant`](crate::tenants::PerTenant) for as many.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`].
+    pub fn with_tenants(
+        limits: TierLimits,
+        block_size: u32,
+        policy: Box<dyn Eviction>,
+        tenants: &[Tenant],
+    ) -> Result<Self> {
         Ok(Self {
-            tier: TierPolicy::new(limits.pages, block_size, policy)?,
+            tier: TierPolicy::with_tenants(limits.pages, block_size, policy, tenants)?,
             limits,
             by_key: ByKey::default(),
             stored: Vec::new(),
@@ -225,11 +248,13 @@ impl TierPages {
             Err(Error::Busy { .. } | Error::NoCapacity { .. }) => {}
             settled => return settled.map(|stored| Some((stored, all))),
         }
-        let (free, cached, _) = self.counts();
         let present = self.present(keys);
+        let room = match self.tier.pool().ledger() {
+            Some(_) => self.tier.available(&self.pages_of(&keys[..present as usize])),
+            None => self.tier.pool().available().saturating_sub(present),
+        };
         let flight =
             if self.moving > 0 { self.limits.in_flight.saturating_sub(self.moving) } else { all };
-        let room = (free + cached).saturating_sub(present);
         let fits = room.min(flight).min((all - present).saturating_sub(1));
         if fits == 0 {
             return Ok(None);

@@ -5,6 +5,7 @@ use super::pages::EvictedPages;
 use crate::error::{Error, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
+use crate::tenants::Ledger;
 
 impl TierPages {
     /// Evicts, in the policy's order, until `free` pages are free or none may be evicted.
@@ -13,7 +14,11 @@ impl TierPages {
     /// [`Error::NeedVictims`].
     pub fn evict_until(&mut self, free: u32) -> Result<EvictedPages> {
         let pool = self.tier.pool();
-        let short = free.saturating_sub(pool.free()).min(pool.cached());
+        let evictable = pool.ledger().map_or_else(|| pool.cached(), Ledger::evictable);
+        let short = free.saturating_sub(pool.free()).min(evictable);
+        if pool.ledger().is_some() {
+            return self.evict_ahead(short);
+        }
         if self.tier.must_ask(short, &[]) {
             return Err(Error::NeedVictims { n: short });
         }
@@ -56,12 +61,15 @@ impl TierPages {
     /// Makes room for `n` pages without evicting those of `chain`. Returns the evicted pages.
     pub(super) fn make_room(&mut self, n: u32, chain: &[BlockId]) -> Result<EvictedPages> {
         let pool = self.tier.pool();
-        let available = pool.free() + pool.cached() - self.tier.unowned(chain);
+        let available = self.tier.available(chain);
         let (short, total) = (n.saturating_sub(pool.free()), pool.capacity());
         if n > available {
             self.stats.refused += 1;
             let (needed, available) = (n.into(), available.into());
             return Err(Error::NoCapacity { needed, available, total: total.into(), coming: 0 });
+        }
+        if pool.ledger().is_some() {
+            return self.make_room_for_tenant(n, chain);
         }
         if self.tier.must_ask(short, chain) {
             return Err(Error::NeedVictims { n: short });
@@ -79,6 +87,9 @@ impl TierPages {
     pub fn evict_backed(&mut self, keys: &[Key], n: u32) -> EvictedPages {
         let pages: Vec<BlockId> =
             keys.iter().filter_map(|key| self.by_key.get(key).copied()).collect();
+        if self.tier.pool().ledger().is_some() {
+            return self.evict_backed_ahead(&pages, n);
+        }
         let victims = self.take_backed(&pages, n);
         self.see_off(victims)
     }
@@ -94,7 +105,7 @@ impl TierPages {
     }
 
     /// Evicts up to `n` of `pages`, of those that the tier below has. Returns them.
-    fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
+    pub(super) fn take_backed(&mut self, pages: &[BlockId], n: u32) -> Vec<BlockId> {
         let (mut victims, mut before) = (Vec::new(), usize::MAX);
         // A parent may be evicted once its children have: another round finds it.
         while victims.len() != before && victims.len() < n as usize {
@@ -110,7 +121,7 @@ impl TierPages {
         victims
     }
 
-    fn see_off(&mut self, victims: Vec<BlockId>) -> EvictedPages {
+    pub(super) fn see_off(&mut self, victims: Vec<BlockId>) -> EvictedPages {
         self.stats.evicted += victims.len() as u64;
         let unbacked = victims.iter().filter(|&&page| !self.backed[page as usize]).count();
         self.stats.unbacked += unbacked as u64;

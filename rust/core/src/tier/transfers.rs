@@ -9,9 +9,12 @@
 //!   cancelled ── end ─────▶ gone       not findable from now on; reserved until its mover ends
 //! ```
 
+use std::collections::HashSet;
+
 use super::pages::{EvictedPages, TierPages};
 use crate::error::{Error, Result};
 use crate::pool::BlockId;
+use crate::tenants::OTHERS;
 
 /// What a tier has done, in pages where nothing else is said.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -216,20 +219,25 @@ impl TierPages {
 
     /// Releases what ended transfers own, in the order of their tickets, so that recency follows
     /// the requests and not the speed of the movers. A cancelled transfer does not delay those
-    /// after it.
+    /// after it, nor does one of another tenant.
     fn retire(&mut self) -> Result<()> {
-        let mut at = 0;
+        let (mut at, mut waits) = (0, HashSet::new());
         while at < self.transfers.len() {
             let front = &self.transfers[at];
-            if front.parts == 0 {
+            let tenant = front.chain.first().map_or(OTHERS, |&page| self.tier.pool().tenant(page));
+            if front.parts == 0 && !waits.contains(&tenant) {
                 if let Some(ended) = self.transfers.remove(at) {
                     self.tier.let_go(&ended.chain)?;
                 }
-            } else if front.cancelled {
-                at += 1;
-            } else {
-                break;
+                continue;
             }
+            if front.parts > 0 && !front.cancelled {
+                waits.insert(tenant);
+                if waits.len() == self.accounts().len().max(1) {
+                    break;
+                }
+            }
+            at += 1;
         }
         Ok(())
     }

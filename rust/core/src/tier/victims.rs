@@ -4,10 +4,25 @@ use super::TierPolicy;
 use crate::error::{Error, Result};
 use crate::policy::{Consult, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, State};
+use crate::tenants::PerTenant;
 
 impl Consult for TierPolicy {
     fn consulted(&mut self) -> (&mut dyn Eviction, View<'_>) {
-        (self.policy.as_mut(), View { pool: &self.pool, now: self.now })
+        let view = View { pool: &self.pool, now: self.now };
+        if self.policy.tenants().is_some() {
+            return self.policy.tenants_mut().expect("there are some").asked(view);
+        }
+        (self.policy.as_mut(), view)
+    }
+
+    fn instance(&mut self) -> usize {
+        self.policy.tenants().map_or(0, PerTenant::to_ask)
+    }
+
+    fn ask_instance(&mut self, at: usize) {
+        if let Some(policies) = self.policy.tenants() {
+            policies.ask(at);
+        }
     }
 }
 
@@ -143,6 +158,9 @@ impl TierPolicy {
     pub fn ranking(&mut self, most: u32) -> Result<Vec<BlockId>> {
         self.take_back_named();
         let n = self.pool.cached().min(most);
+        if self.policy.tenants().is_some() {
+            return Ok(self.order(n));
+        }
         if n > 0 && self.policy.external().is_some() {
             if !self.decide(n) {
                 return Err(Error::NeedVictims { n });
