@@ -59,7 +59,7 @@ class Heard(BatchedEviction):
     def on_miss(self, keys: npt.NDArray[np.uint64], now: int) -> None:
         self.missed += keys[:, 0].tolist()
 
-    def score(self, candidates: Candidates, out: npt.NDArray[np.int64]) -> None:
+    def score(self, candidates: Candidates, out: npt.NDArray[np.float64]) -> None:
         out[:] = candidates["block"]
 
 

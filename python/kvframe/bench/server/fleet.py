@@ -47,6 +47,11 @@ class Routing(NamedTuple):
     load: float = 64.0
 
     @property
+    def hears(self) -> bool:
+        """Whether it goes by what replicas announce."""
+        return self.name in OPTIONS
+
+    @property
     def label(self) -> str:
         """As the tables show it."""
         options = OPTIONS.get(self.name, ())
@@ -392,7 +397,7 @@ def check_heard(made: Sequence[Fleet], asked: Mapping[str, bool]) -> None:
         ConfigError: None does; names the option.
     """
     option = next((option for option, is_asked in asked.items() if is_asked), None)
-    hears = any(fleet.routing == "prefix" and fleet.servers > 1 for fleet in made)
+    hears = any(fleet.routing.hears and fleet.servers > 1 for fleet in made)
     if option is not None and not hears:
         raise ConfigError(
             f"{option}: nobody hears what replicas cache: add --routing prefix or --tell-copies"

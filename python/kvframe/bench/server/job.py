@@ -498,7 +498,7 @@ def _fleets(request: ServerRequest, server: Server) -> list[Fleet]:
         f"--routing {','.join(request.routings)}": request.routings != ServerRequest.routings,
         "--tell-copies": request.tell_copies,
     })  # fmt: skip
-    if not request.tell_copies:
+    if not request.tell_copies and not server.decode_routing.hears:
         delay, loss = request.event_delay, request.event_loss
         check_heard(made, {
             f"--event-delay {delay}": delay != ServerRequest.event_delay,
