@@ -320,7 +320,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// The place of the sequence of `class` that is preempted next, so that the one at `at` may grow: the last, if
-    /// no other would free a block.
+    /// no other would free a block. Never the one that came in first while there is another, or two would take each
+    /// other's blocks for ever.
     fn first_to_preempt(&self, class: usize, at: usize) -> Result<usize, Stopped> {
         let its = |one: &Running| self.class(one.request) == class;
         let last = at + self.running[at..].iter().rposition(its).unwrap_or(0);
@@ -329,7 +330,7 @@ impl<'a> Scheduler<'a> {
             return Ok(last);
         }
         let seqs: Vec<SeqId> =
-            self.running.iter().filter(|&one| its(one)).map(|one| one.seq).collect();
+            self.running.iter().filter(|&one| its(one)).skip(1).map(|one| one.seq).collect();
         let first = self.cache.manager.preemption_order(&seqs, rule)?.first().map(|one| one.seq);
         let place = |seq| self.running.iter().position(|one| one.seq == seq);
         Ok(first.and_then(place).unwrap_or(last))

@@ -12,7 +12,9 @@
 mod common;
 
 use common::by_hand::{self, finished};
-use kvframe_server::{QueueOrder, ServerOptions, ServerReport};
+use common::rows;
+use kvframe_core::manager::PreemptionOrder;
+use kvframe_server::{Fate, QueueOrder, ServerOptions, ServerReport};
 
 const ROWS: &str = r#"{"timestamp": 0, "input_length": 4, "output_length": 1, "hash_ids": [1]}
 {"timestamp": 1000, "input_length": 12, "output_length": 2, "hash_ids": [2, 3, 4]}
@@ -58,4 +60,42 @@ fn the_shortest_answer_first_event_by_event() {
     for (i, times) in expected.into_iter().enumerate() {
         assert_eq!(served[i], finished(times, 0, 0, 0), "request {i}");
     }
+}
+
+#[test]
+fn two_sequences_do_not_take_each_others_blocks_for_ever() {
+    let turns = [
+        (0, 0, 0, 0),
+        (0, 2, 0, 6),
+        (0, 0, 0, 6),
+        (37, 3, 8, 2),
+        (2, 0, 6, 0),
+        (38, 3, 13, 8),
+        (0, 2, 29, 0),
+        (0, 1, 19, 3),
+        (0, 2, 2, 9),
+        (46, 2, 7, 8),
+        (12, 3, 2, 5),
+        (7, 2, 2, 8),
+        (0, 0, 5, 2),
+        (0, 0, 18, 0),
+        (0, 0, 0, 0),
+        (0, 0, 0, 0),
+        (0, 0, 0, 0),
+        (0, 1, 0, 9),
+    ];
+    let options = ServerOptions {
+        max_num_seqs: 4,
+        max_num_batched_tokens: 4,
+        long_prefill_token_threshold: 1,
+        order: QueueOrder::LongestOutput,
+        preemption_order: PreemptionOrder::LongestFirst,
+        load: 1.294,
+        cache_generated: false,
+        ..ServerOptions::default()
+    };
+    let served = by_hand::serve(&rows(&turns), (11, None), &options).requests;
+    // One of them is longer than the pool.
+    assert!(served.iter().all(|record| matches!(record.fate, Fate::Finished | Fate::Rejected)));
+    assert!(served.iter().any(|record| record.preemptions > 0));
 }
