@@ -36,7 +36,10 @@ from kvframe.calibrate import SHIPPED, ModelShape, Steps, held_out, read_profile
 from perf.results import FOLDER
 
 POLICIES = ("lru", "slru", "s3-fifo")
-LOADS = (0.4, 0.8)
+LOADS = {"card": (0.2, 0.4)}
+OTHERWISE = (0.4, 0.8)
+"""A card serves more chats at once: beyond this its queue makes so much of a step's last per cent
+that no 95th percentile can be told, by whoever."""
 BARS = {"order": 0.1, "hit": 1.0, "ttft_p50": 15.0, "ttft_p95": 25.0}
 """Points of hit rate, and per cent of the time to the first token."""
 PROFILE_BARS = {"median": 8.0, "worst": 20.0}
@@ -77,7 +80,8 @@ def engine_part(
 ) -> list[str]:
     """Record, predict, run; what is beyond a bar."""
     make = card_engine if name == "card" else find(name)
-    told = Verification(name, make, POLICIES, LOADS, count=chats, say=_say)
+    loads = LOADS.get(name, OTHERWISE)
+    told = Verification(name, make, POLICIES, loads, count=chats, say=_say)
     beyond = ["nothing was compared"]
     for rows in told.rounds(repeat, until - time.monotonic()):
         if not rows:

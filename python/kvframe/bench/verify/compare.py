@@ -41,7 +41,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         recorded_equal: Of the recorded run, requests that find the very tokens that they found, if
             a pool is asked in the recorded order; None for a policy that was not recorded.
         ttft_mean, ttft_p50, ttft_p95: Measured.
-        ttft_mean_predicted, ttft_p50_predicted, ttft_p95_predicted: Simulated.
+        ttft_mean_predicted, ttft_p50_predicted, ttft_p95_predicted: Simulated; of an engine that
+            ran, the medians of simulations whose steps take a little less and more
+            (`kvframe.bench.verify.predict.NEAR`).
+        ttft_p95_near: The least and the most that these say: how much the queue makes of little.
         preemptions: Measured.
     """
 
@@ -62,6 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ttft_mean_predicted: float | None = None
     ttft_p50_predicted: float | None = None
     ttft_p95_predicted: float | None = None
+    ttft_p95_near: tuple[float, float] | None = None
     preemptions: int = 0
 
     def errors(self) -> dict[str, float]:
@@ -126,6 +130,7 @@ def text(rows: Sequence[Row]) -> str:
     header = ["policy", "load", "requests", "recorded order", "same times", "hit", "simulated"]
     for name in ("TTFT mean", "P50", "P95"):
         header += [f"{name}, ms", "simulated", "error"]
+    header.append("at ±2%")
     tables: dict[str, Table] = {}
     for row in rows:
         table = tables.setdefault(row.where, Table(row.where, header))
@@ -136,6 +141,8 @@ def text(rows: Sequence[Row]) -> str:
         for key in ("ttft_mean", "ttft_p50", "ttft_p95"):
             cells += [short(getattr(row, name), 1e3) for name in (key, f"{key}_predicted")]
             cells.append(f"{errors[key]:+.0f}%" if key in errors else "-")
+        near = row.ttft_p95_near
+        cells.append("-" if near is None else " to ".join(short(each, 1e3) for each in near))
         table.rows.append(cells)
     lines = []
     for table in tables.values():

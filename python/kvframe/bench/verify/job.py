@@ -10,7 +10,15 @@ from pathlib import Path
 from kvframe.bench.verify.compare import Row, median
 from kvframe.bench.verify.engine import Make
 from kvframe.bench.verify.files import write_requests, write_steps, write_trace
-from kvframe.bench.verify.predict import Felt, fitted, pace, predicted, steps_of, trace_of
+from kvframe.bench.verify.predict import (
+    NEAR,
+    Felt,
+    fitted,
+    pace,
+    predicted,
+    steps_of,
+    trace_of,
+)
 from kvframe.bench.verify.recording import Recording, record, record_all
 from kvframe.bench.verify.workload import Chat, chats, spread
 from kvframe.calibrate import Measured, Profile, write_profile
@@ -144,7 +152,12 @@ class Verification:
         source, terms = trace_of(recordings[0], self.block_size), [fitted([r]) for r in recordings]
         for policy in self.policies:
             measured = [Felt.of(recording) for recording in runs.recorded[policy]]
-            simulated = [predicted(source, policy, self.limits, self.blocks, t) for t in terms]
+            simulated = [
+                predicted(source, policy, self.limits, self.blocks, each, factor)
+                for each in terms
+                for factor in NEAR
+            ]
+            slowest = [one.percentile(95) for one in simulated]
             paced = runs.paced.get(policy)
             yield Row(
                 where=f"{self.name}, {self.blocks} blocks of {self.block_size} tokens",
@@ -163,7 +176,8 @@ class Verification:
                 ttft_p95=median(one.percentile(95) for one in measured),
                 ttft_mean_predicted=median(float(one.ttft.mean()) for one in simulated),
                 ttft_p50_predicted=median(one.percentile(50) for one in simulated),
-                ttft_p95_predicted=median(one.percentile(95) for one in simulated),
+                ttft_p95_predicted=median(slowest),
+                ttft_p95_near=(min(slowest), max(slowest)),
                 preemptions=max(one.preemptions for one in runs.recorded[policy]),
             )
 

@@ -23,6 +23,10 @@ from kvframe.registry import Registry
 
 Column = npt.NDArray[np.float64]
 
+NEAR = (0.98, 0.99, 1.0, 1.01, 1.02)
+"""Times the step times, with all of which is predicted: no engine repeats itself more closely, and
+a queue makes much of little."""
+
 
 @dataclass(frozen=True)
 class Felt:
@@ -94,9 +98,21 @@ def pace(terms: Terms) -> Callable[[StepRow], float]:
     return seconds
 
 
-def predicted(source: Source, policy: str, engine: Engine, blocks: int, terms: Terms) -> Felt:
-    """What a simulated server of an engine's limits says of a trace under a policy."""
-    plan = ServerPlan(source, choose(policy, Registry()), blocks, load=1.0)
+def predicted(
+    source: Source, policy: str, engine: Engine, blocks: int, terms: Terms, factor: float = 1.0
+) -> Felt:
+    """What a simulated server of an engine's limits says of a trace under a policy.
+
+    Args:
+        source: The trace.
+        policy: Of the pool.
+        engine: Has the limits.
+        blocks: The pool's.
+        terms: What a step takes.
+        factor: Times this.
+    """
+    chosen = choose(policy, Registry())
+    plan = ServerPlan(source, chosen, blocks, load=1.0, time_factor=factor)
     server = Server(
         profile=Profile("fitted", terms.for_core()),
         sla=None,
