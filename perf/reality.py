@@ -16,7 +16,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,10 +37,10 @@ from kvframe.calibrate import SHIPPED, ModelShape, Steps, held_out, read_profile
 from perf.results import FOLDER
 
 POLICIES = ("lru", "slru", "s3-fifo")
-LOADS = {"card": (0.2, 0.4)}
-OTHERWISE = (0.4, 0.8)
+LOADS = {"cpu": (0.4, 0.8), "card": (0.2, 0.4)}
 """A card serves more chats at once: beyond this its queue makes so much of a step's last per cent
 that no 95th percentile can be told, by whoever."""
+CHATS = {"cpu": 48, "card": 64}
 BARS = {"order": 0.1, "hit": 1.0, "ttft_p50": 15.0, "ttft_p95": 25.0}
 """Points of hit rate, and per cent of the time to the first token."""
 PROFILE_BARS = {"median": 8.0, "worst": 20.0}
@@ -75,22 +76,29 @@ def card_engine(policy: str, capacity: int | None) -> Engine:
     return Stepped(_large(), policy, blocks=capacity or 1_024, **sizes)
 
 
-def engine_part(
-    name: str, chats: int, repeat: int, recordings: Path | None, until: float, keep: Keep
-) -> list[str]:
+@dataclass(frozen=True)
+class Asked:
+    """What an engine is to serve, how often, and where recordings go."""
+
+    loads: Sequence[float]
+    chats: int
+    repeat: int
+    recordings: Path | None
+
+
+def engine_part(name: str, asked: Asked, until: float, keep: Keep) -> list[str]:
     """Record, predict, run; what is beyond a bar."""
     make = card_engine if name == "card" else find(name)
-    loads = LOADS.get(name, OTHERWISE)
-    told = Verification(name, make, POLICIES, loads, count=chats, say=_say)
+    told = Verification(name, make, POLICIES, asked.loads, count=asked.chats, say=_say)
     beyond = ["nothing was compared"]
-    for rows in told.rounds(repeat, until - time.monotonic()):
+    for rows in told.rounds(asked.repeat, until - time.monotonic()):
         if not rows:
             continue
         beyond = missed(rows, BARS)
         keep([_kept(told, row) for row in rows])
         _say(text(rows))
-        if recordings is not None:
-            told.save(recordings)
+        if asked.recordings is not None:
+            told.save(asked.recordings)
     return beyond
 
 
@@ -136,11 +144,11 @@ def _say(said: str) -> None:
     print(said, flush=True)
 
 
-def parts(on: str, chats: int, repeat: int, recordings: Path | None) -> Iterator[tuple[str, Part]]:
+def parts(on: str, asked: Asked) -> Iterator[tuple[str, Part]]:
     """The parts of a run, by name."""
 
     def served(name: str) -> Part:
-        return lambda until, keep: engine_part(name, chats, repeat, recordings, until, keep)
+        return lambda until, keep: engine_part(name, asked, until, keep)
 
     if on == "card":
         yield "profile", profile_part
@@ -182,6 +190,8 @@ def begun(on: str) -> Row:
 @click.command()
 @click.option("--on", type=click.Choice(("cpu", "card")), default="cpu", show_default=True)
 @click.option("--part", "only", multiple=True, help="Of a run, this part alone.")
+@click.option("--load", "loads", multiple=True, type=float, help="One of the loads alone.")
+@click.option("--chats", type=click.IntRange(4), help="Chats of three requests each.")
 @click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="Runs.")
 @click.option("--minutes", type=float, default=7.0, help="On a card, no run begins after so many.")
 @click.option("--save", is_flag=True, help="Write a result file, into $OUT if that is set.")
@@ -191,6 +201,8 @@ def begun(on: str) -> Row:
 def main(
     on: str,
     only: tuple[str, ...],
+    loads: tuple[float, ...],
+    chats: int | None,
     repeat: int,
     minutes: float,
     save: bool,
@@ -200,9 +212,10 @@ def main(
     until = time.monotonic() + 60 * minutes if on == "card" else float("inf")
     record, beyond = begun(on), list[str]()
     folder = Path(os.environ.get("OUT") or FOLDER)
-    file = folder / f"{record['date'][:10]}-reality-{on}.json"
-    chats = 64 if on == "card" else 48
-    for name, part in parts(on, chats, repeat, recordings):
+    which = "-".join([on, *(f"{load:g}" for load in loads)])
+    file = folder / f"{record['date'][:10]}-reality-{which}.json"
+    asked = Asked(loads or LOADS[on], chats or CHATS[on], repeat, recordings)
+    for name, part in parts(on, asked):
         if only and name not in only:
             continue
 
