@@ -65,6 +65,15 @@ class Fails(Lru):
         raise OSError("no model file")
 
 
+class NoClock(Lru):
+    columns = ("last_use", "last_use_time", "inserted_time")
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        if candidates["last_use_time"].max() > candidates["inserted_time"].min() > 0:
+            raise OverflowError(f"it is {candidates.time:,}")
+        super().score(candidates, out)
+
+
 class OneString(Lru):
     columns = "depth"  # type: ignore[assignment]
 
@@ -323,6 +332,7 @@ def cases() -> Iterator[tuple[str, EvictionPolicy, str, str]]:
     yield case(Twice, "columns", "a column is named twice")
     yield case(Undeclared, "columns", "score reads 'depth', which it does not name")
     yield case(Raises, "answers", "score raised ZeroDivisionError: no idea")
+    yield case(NoClock, "answers", "score raised OverflowError: it is 1,76")
     yield case(SetsNan, "answers", "is NaN or was never written")
     yield case(Returns, "answers", "score answered with a ndarray, not in out")
     yield case(Warns, "answers", "score warned: invalid value")

@@ -90,6 +90,8 @@ def text(checked: Checked) -> str:
     broken = [check.name for check in report.checks if check.verdict == "failed"]
     untried = [check.name for check in report.checks if check.verdict == "not run"]
     kept = f"does not keep: {', '.join(broken)}" if broken else "keeps every promise"
+    if checked.failure and not broken:
+        kept += " of the kit, but fails in a replay"
     if untried:
         kept += f"; not tried after that: {', '.join(untried)}"
     return "\n".join([*lines, f"{report.policy} {kept}{_cost(report)}"]) + "\n"
