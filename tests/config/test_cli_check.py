@@ -181,16 +181,16 @@ def test_every_fault_of_every_section_is_told(file: Path) -> None:
     assert hint == "hint: every key: docs/reference/configuration.md in kvframe's repository"
     places = [line.removeprefix("error: kvframe.toml:") for line in errors]
     assert [re.match(r"\d+: ([\w.\[\]]+)", place)[1] for place in places] == [  # type: ignore[index]
-        "groups[0].lag",
-        "model.head_dim",
-        "pressure.high",
         "cache.remap_duplicates",
+        "model.head_dim",
+        "groups[0].lag",
         "eviction.policy",
         "admission.options.use",
         "prefix.policy",
+        "pressure.high",
         "tiers[0].low",
-        "tiers[1].name",
         "tiers[0].eviction.policy",
+        "tiers[1].name",
         "tiers[1].store",
     ]
 
