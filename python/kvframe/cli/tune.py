@@ -78,7 +78,7 @@ def tune(
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(tuned)).decode())
     else:
-        click.echo("\n".join([*aligned(_table(tuned)), "", f"{tuned.sentence}."]))
+        click.echo("\n".join([*aligned(_table(tuned)), "", *tuned.remarks, f"{tuned.sentence}."]))
 
 
 def _table(tuned: Tuned) -> Table:
