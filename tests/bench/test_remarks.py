@@ -124,3 +124,8 @@ def test_a_curve_in_gib(bench: Command, made: str) -> None:
     shape = "layers=32,kv_heads=8,head_dim=128,dtype=bf16"
     told = bench("curve", "--trace", made, "--capacity", "40", "--model-shape", shape)
     assert "GiB" in told.stdout
+    # 16 tokens of 128 KiB are a block of 2 MiB.
+    sized = bench("curve", "--trace", made, "--capacity", "80 MiB", "--model-shape", shape)
+    assert sized.stdout == told.stdout
+    refused = bench("tune", "lru", "--option", "x=1", "--trace", made, "--capacity", "80 MiB")
+    assert "--capacity 80 MiB: must be in blocks here" in refused.stderr

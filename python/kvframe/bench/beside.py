@@ -75,7 +75,7 @@ def besides(
         KVFrameError: A capacity is none, or the policy failed.
         KeyboardInterrupt: Ctrl-C.
     """
-    sizes = capacity.parse_all(capacities, None)
+    sizes = capacity.parse_blocks(capacities)
     lru, opt = choose_all((BASELINE, OPTIMUM), registry)
     gates = [mine] if isinstance(mine, Admission) else []
     indexes = [mine] if isinstance(mine, Matcher) else []

@@ -106,7 +106,7 @@ def boards(
         KVFrameError: A capacity is none, or the policy failed.
         KeyboardInterrupt: Ctrl-C.
     """
-    sizes = capacity.parse_all(capacities, None)
+    sizes = capacity.parse_blocks(capacities)
     shipped = [
         row.name
         for row in registry.list()

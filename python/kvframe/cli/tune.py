@@ -72,7 +72,7 @@ def tune(
         given.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
     source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
-    parsed = capacity.parse_all(capacities, None)
+    parsed = capacity.parse_blocks(capacities)
     sizes = list(dict.fromkeys(size.blocks(block_size, distinct) for size in parsed))
     tuned = run_tune(source, policy, given, sizes, mode, fit, quiet=quiet)
     if as_json:
