@@ -297,4 +297,4 @@ def test_a_store_without_a_name_of_the_weights_is_hinted_at(file: Path) -> None:
 def test_the_command_is_a_module_too() -> None:
     told = [sys.executable, "-m", "kvframe", "--version"]
     done = subprocess.run(told, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["kvframe", version()]
+    assert done.stdout.split()[:2] == ["kvframe", version()]

@@ -37,7 +37,7 @@ def _several(
 
 
 def _numbers(
-    flag: str, name: str, kind: click.ParamType, default: float, metavar: str, told: str
+    flag: str, name: str, kind: "click.ParamType[Any]", default: float, metavar: str, told: str
 ) -> Callable[[_Decorated], _Decorated]:
     """A number that may be given several times, or several with commas."""
 
