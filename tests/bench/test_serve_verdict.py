@@ -59,7 +59,7 @@ def routed(*kept: Kept) -> str:
 def test_an_optimum_of_hits_that_serves_worse_is_told() -> None:
     told = said({"lru": 0.5, "mq": 0.49, "opt": 0.4})
     assert told.endswith(
-        "opt 0.400 good requests/s, mean TTFT 0.010 s (it has the most hits, which is no bound of "
+        "opt 0.400 good requests/s, mean TTFT 0.010 s (an optimum of hits, which is no bound of "
         "what users feel)."
     )
     assert "no bound" not in said({"lru": 0.5, "mq": 0.49, "opt": 0.49})

@@ -70,7 +70,7 @@ class Configured:
         return {key: table[key] for key in sorted(table) if key != "cache.capacity"}
 
     def unclaimed(self, requests: str, block_size: int, claimed: Collection[str]) -> list[str]:
-        """The floors that no request claims: room that nobody has.
+        """The floors that no request claims: room without an owner.
 
         Args:
             requests: Whose they are, for the sentence.

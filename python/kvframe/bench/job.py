@@ -163,7 +163,7 @@ class Job:
         )
         if found is not None:
             self._remarks += found.remarks([s.trace.block_size for s in sources])
-            for source in sources:  # a replay tells classes to policies, and tenants to nobody
+            for source in sources:  # a replay makes no class a tenant
                 self._remarks += found.unclaimed(source.name, source.trace.block_size, ())
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
             self.plans += self._with_tiers(configured_tiers(found.resolved))

@@ -122,7 +122,7 @@ class _Field:
         """What is to be said of an optimum of hits that serves worse than the best."""
         if not self.is_better(self.best(self.cells), cell):
             return ""
-        return " (it has the most hits, which is no bound of what users feel)"
+        return " (an optimum of hits, which is no bound of what users feel)"
 
     def at_other_times(self, others: dict[float, list[ServerCell]]) -> str:
         """What its one policy gives at other time factors."""
