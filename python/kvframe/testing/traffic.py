@@ -46,7 +46,8 @@ class Traffic:
         self.books = Books()
         self._dice = random.Random(seed)
         self._digest = hashlib.sha256()
-        self._pauses = random.Random(seed)
+        # Dice of their own, so that a seed goes on making the same calls.
+        self._pauses, self._hints = random.Random(seed), random.Random(seed)
         self._calls = self._now = 0
         self._running: dict[int, Tokens] = {}
         self._pins: list[tuple[Pin, list[int]]] = []
@@ -131,8 +132,16 @@ class Traffic:
         prompt, dice = self._prompt(), self._dice
         meta = (dice.randrange(4), dice.randrange(3), dice.randrange(3), dice.randint(-1, 2))
         session, turn, request_class, priority = meta
+        # An engine that expects uses knows them of some requests.
+        expected = self._calls + self._hints.randrange(50) if self._hints.randrange(2) else None
+        blocks = len(prompt) // self.manager.block_size
         grant = self.manager.allocate(
-            prompt, session=session, turn=turn, request_class=request_class, priority=priority
+            prompt,
+            session=session,
+            turn=turn,
+            request_class=request_class,
+            priority=priority,
+            next_use=None if expected is None else np.full(blocks, expected, np.uint32),
         )
         # A prefix matcher may have rewritten it.
         self._running[grant.seq] = prompt if grant.prompt is None else grant.prompt.tolist()
