@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from click.testing import CliRunner
+
 import kvframe
+from kvframe import _core
+from kvframe.bench.build import build_name
+from kvframe.cli import main
 
 
 def test_the_version_is_that_which_is_installed() -> None:
     assert kvframe.__version__ == version("kvframe")
+
+
+def test_the_command_says_the_build_too() -> None:
+    said = CliRunner().invoke(main, ["--version"]).stdout
+    version, build = build_name().split("+")
+    assert said == f"kvframe {version} (build {build})\n"
+    assert hashlib.sha256(Path(str(_core.__file__)).read_bytes()).hexdigest().startswith(build)
 
 
 def test_a_core_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:

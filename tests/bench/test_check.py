@@ -61,6 +61,15 @@ class Bad(BatchedEviction):
         out[:] = np.nan
 
 
+class ShortRuns(BatchedEviction):
+    """Made for the kit: a trace's clock begins at 0, an engine's in 1970."""
+
+    def score(self, candidates, out):
+        if 0 < candidates.time < 1_000_000_000:
+            raise ArithmeticError("so soon")
+        out[:] = candidates["last_use"]
+
+
 LATE = kvframe.EvictionPolicy(
     name="late", way="batched", summary="late", options=Options, make=DeepFirst
 )
@@ -202,6 +211,16 @@ def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> Non
     assert result.stdout.splitlines()[-1].startswith(
         "bad does not keep: answers; not tried after that: eligible, "
     )
+
+
+def test_the_last_line_tells_of_a_replay_that_failed(trace: Path, file: Path) -> None:
+    result = check(trace, "in_the_making.py:ShortRuns")
+    assert result.exit_code == 1
+    assert "\nno replay: short-runs (this process): " in result.stdout
+    assert result.stdout.splitlines()[-1].startswith(
+        "short-runs keeps every promise of the kit, but fails in a replay; a decision among "
+    )
+    assert told(check(trace, "in_the_making.py:ShortRuns", "--json"))["ok"] is False
 
 
 @pytest.mark.scenario("F20")

@@ -69,7 +69,43 @@ def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> 
     assert sum(row.startswith("small/one, load 1, 60 blocks: ") for row in rows) == 1
     below = [row for row in rows if "2 replicas by prefix of 60 blocks: host below the pool" in row]
     assert len(below) == 1
-    assert "GPU-seconds" in below[0]
+    assert "GPU-seconds" not in below[0]  # they would round to 0
+
+
+RECORDED = """
+[serve]
+trace = ["./small.jsonl"]
+capacity = [8]
+policy = ["lru", "fifo"]
+sla = "ttft=2s"
+
+[variants.fast.serve]
+card = "h200"
+
+[variants.slow.serve]
+profile = "roofline:weights=9,host_us=90000"
+"""
+
+
+def test_variants_of_a_recorded_trace_are_named_in_every_line(
+    bench: Command, small: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(RECORDED)
+    done = bench("experiment", "mine.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    _, header, *rows = done.stdout.splitlines()
+    assert "good/s" in header
+    *verdicts, winner = (row for row in rows[rows.index("") + 1 :] if row)
+    assert [line.split(", load")[0] for line in verdicts] == [
+        "mine/fast: ./small.jsonl",
+        "mine/slow: ./small.jsonl",
+    ]
+    assert winner.startswith("mine, ./small.jsonl, load 1: fast serves best of 2 variants, ")
+    assert winner.endswith(
+        "; that survives step times of 0.7 and 1.4 times these; one draw of the traffic gives no "
+        "interval."
+    )
+    assert "is within 5%" in winner or "ahead of " in winner
 
 
 def test_a_model_lies_beside_the_experiment(bench: Command, tmp_path: Path) -> None:

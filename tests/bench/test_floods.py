@@ -77,6 +77,20 @@ def test_blocks_of_a_tenant_are_as_many_tokens_in_a_trace_of_other_blocks(
     assert told[0][0] > 0
 
 
+def test_a_floor_that_no_request_claims_is_told(bench: Command, tmp_path: Path) -> None:
+    lines = [msgspec.json.encode(row).decode() for row in rows(10, 1000)]
+    (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "gold.toml").write_text(f'{FLOORS}[[tenants]]\nname = "gold"\nfloor = 900\n')
+    asked = ("--trace", "greedy.jsonl", *BLOCKS, "--config", "gold.toml")
+    unused = "no request of greedy.jsonl is of tenant gold: 900 blocks of its floor stay unused."
+    served = bench("serve", *asked).stdout
+    assert unused in served
+    assert "is of tenant b" not in served
+    replayed = bench("run", *asked).stdout
+    assert unused in replayed
+    assert "no request of greedy.jsonl is of tenant b: " in replayed
+
+
 def test_a_share_is_of_a_class_that_there_is(bench: Command, tmp_path: Path) -> None:
     lines = [msgspec.json.encode(row).decode() for row in rows(10, 1000)]
     (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")

@@ -26,7 +26,7 @@ def results(bench: Command, small: Path, tmp_path: Path) -> Path:
 
 
 def test_png_and_svg(bench: Command, results: Path, tmp_path: Path) -> None:
-    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
+    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         done = bench("plot", results, "-o", name)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert (tmp_path / name).read_bytes().startswith(start)

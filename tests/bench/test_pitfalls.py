@@ -171,6 +171,12 @@ def test_14_a_rate_is_not_alone(made: str) -> None:
     assert cell.metrics["compute_saved_position"] is not None
     (verdict,) = job.verdicts(outcome).values()
     assert "3 arrival seeds" in verdict.doubt
+    (text,) = job.outputs(outcome)
+    of_one = [line for line in text.splitlines() if line.endswith(" (arrival seed 0 alone)")]
+    assert [line.split(":")[0].split(",")[0] for line in of_one] == [
+        "At 60 blocks",
+        "Why prompt tokens were computed",
+    ]
 
 
 def test_15_ghosts_follow_the_capacity() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,20 @@ class Deepest(BatchedEviction):
 
     def score(self, candidates, out):
         out[:] = -candidates["depth"].astype(float)
+"""
+
+
+AFFINE = """
+from kvframe.policies.batched import BatchedEviction
+
+
+class Affine(BatchedEviction):
+    columns = ("last_use", "session", "turn", "priority")
+
+    def score(self, candidates, out):
+        out[:] = candidates["last_use"] + candidates["turn"]
+
+
 """
 
 
@@ -49,6 +64,29 @@ def test_a_window_that_hides_nothing_is_not(made: str, tmp_path: Path, window: s
     place = tmp_path / "deepest.py"
     place.write_text(DEEPEST)
     assert "chose among" not in said(made, f"lru,{place}:Deepest:window={window}", "40")
+
+
+def test_columns_that_the_trace_leaves_empty_are_named(
+    bench: Command, made: str, tmp_path: Path
+) -> None:
+    place, plain = tmp_path / "affine.py", tmp_path / "plain.jsonl"
+    place.write_text(AFFINE)
+    rows = [json.loads(line) for line in Path(made).read_text().splitlines()]
+    for row in rows:
+        del row["session_id"]
+    plain.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy = f"{place}:Affine"
+    empty = (
+        f"has no sessions and no priorities: {policy} learnt nothing from session, turn, priority. "
+        "--trace agent has sessions."
+    )
+    assert f"plain.jsonl {empty}" in said(str(plain), f"lru,{policy}", "40")
+    told = said(made, f"lru,{policy}", "40")
+    assert f"made.jsonl has no priorities: {policy} learnt nothing from priority." in told
+    checked = bench("check", policy, "--trace", str(plain), "--capacity", "40", "--quiet")
+    assert "plain.jsonl has no sessions and no priorities: affine learnt" in checked.stdout
+    tuned = bench("tune", policy, "--option", "window=20,40", "--trace", str(plain), "--quiet")
+    assert f"plain.jsonl {empty}" in tuned.stdout
 
 
 def test_sizes_that_hold_everything_are_named(made: str) -> None:
@@ -86,3 +124,8 @@ def test_a_curve_in_gib(bench: Command, made: str) -> None:
     shape = "layers=32,kv_heads=8,head_dim=128,dtype=bf16"
     told = bench("curve", "--trace", made, "--capacity", "40", "--model-shape", shape)
     assert "GiB" in told.stdout
+    # 16 tokens of 128 KiB are a block of 2 MiB.
+    sized = bench("curve", "--trace", made, "--capacity", "80 MiB", "--model-shape", shape)
+    assert sized.stdout == told.stdout
+    refused = bench("tune", "lru", "--option", "x=1", "--trace", made, "--capacity", "80 MiB")
+    assert "--capacity 80 MiB: must be in blocks here" in refused.stderr

@@ -46,6 +46,21 @@ def bares(outcome: Outcome) -> list[dict[str, Any]]:
 ASKED: dict[str, Any] = {"policies": "lru,fifo,mq", "capacities": "40,80,160", "modes": "engine"}
 
 
+def test_numbers_go_with_commas_and_repeated(bench: Command, tmp_path: Path) -> None:
+    path = write(tmp_path / "made.jsonl", 9)
+    told = bench(
+        "run", "--trace", str(path), "--policy", "lru", "--capacity", "40", "--mode", "timed",
+        "--arrival-seed", "0,1", "--arrival-seed", "2", "--load", "0.5, 1", "--format", "json",
+        "--quiet",
+    )  # fmt: skip
+    seen = {(cell["load"], cell["arrival_seed"]) for cell in json.loads(told.stdout)["cells"]}
+    assert seen == {(load, seed) for load in (0.5, 1.0) for seed in (0, 1, 2)}
+    for text in ("0,x", "0,-1", "0,"):
+        refused = bench("run", "--arrival-seed", text)
+        assert refused.returncode == 2
+        assert "Invalid value for '--arrival-seed'" in refused.stderr
+
+
 def test_a_sweep_is_the_options_of_run(
     bench: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,13 @@ def test_a_card_says_the_capacity(bench: Command, small: Path) -> None:
     assert cells[0]["capacity_blocks"] == (126_900_000_000 - 16_000_000_000) // (512 * 131_072)
 
 
+def test_times_of_another_card_are_told(bench: Command, small: Path, tmp_path: Path) -> None:
+    asked = ("serve", "--trace", small, "--policy", "lru", "--profile", "h200-8b", "--card")
+    told = "Step times of h200-8b were measured on NVIDIA H200: --card l40s says what its memory"
+    assert told in bench(*asked, "l40s").stdout
+    assert "were measured on" not in bench(*asked, "h200:memory=282GB").stdout
+
+
 def test_a_measured_table_gives_the_times(bench: Command, small: Path, tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     path.write_text(TABLE + "0,0,0,0,1000\n1000,0,0,1000,11000\n")

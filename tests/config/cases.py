@@ -227,6 +227,8 @@ POLICIES = [
     ),
 ]
 
+RATE = 'must be bytes a second, such as "50 GB/s"'
+
 TIERS = [
     (
         "[[tiers]]\nname = 'h'\ncapacity = 4\nadmission = { policy = 'selective:uses=0' }",
@@ -239,6 +241,25 @@ TIERS = [
     (
         "[[tiers]]\nname = 'h'\ncapacity = 4\n[tiers.eviction.options]\nx = 1",
         "tiers[0].eviction.options.x = 1: lru takes no options",
+    ),
+    *(
+        (f"[[tiers]]\nname = 'h'\ncapacity = 4\n{line}", f"tiers[0].{words}")
+        for line, words in (
+            ("read = 'fast'", f'read = "fast": {RATE}'),
+            ("read = '20 Gb/s'", f'read = "20 Gb/s": {RATE}; did you mean 20 GB/s?'),
+            ("write = '20GB'", f'write = "20GB": {RATE}; did you mean 20GB/s?'),
+            ("write = '0 GB/s'", f'write = "0 GB/s": {RATE}'),
+            ("latency = 'soon'", 'latency = "soon": must be a time, such as "20 us" or "1 ms"'),
+            (
+                "each = '14 GB/s'",
+                'each = "14 GB/s": transfers that go in turn have all of the link: '
+                'add sharing = "even"',
+            ),
+            (
+                "break_even = 'aut'",
+                'break_even = "aut": must be tokens, or "auto"; did you mean auto?',
+            ),
+        )
     ),
 ]
 

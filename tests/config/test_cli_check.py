@@ -183,16 +183,16 @@ def test_every_fault_of_every_section_is_told(file: Path) -> None:
     assert hint == "hint: every key: docs/reference/configuration.md in kvframe's repository"
     places = [line.removeprefix("error: kvframe.toml:") for line in errors]
     assert [re.match(r"\d+: ([\w.\[\]]+)", place)[1] for place in places] == [  # type: ignore[index]
-        "groups[0].lag",
-        "model.head_dim",
-        "pressure.high",
         "cache.remap_duplicates",
+        "model.head_dim",
+        "groups[0].lag",
         "eviction.policy",
         "admission.options.use",
         "prefix.policy",
+        "pressure.high",
         "tiers[0].low",
-        "tiers[1].name",
         "tiers[0].eviction.policy",
+        "tiers[1].name",
         "tiers[1].store",
     ]
 
@@ -299,4 +299,4 @@ def test_a_store_without_a_name_of_the_weights_is_hinted_at(file: Path) -> None:
 def test_the_command_is_a_module_too() -> None:
     told = [sys.executable, "-m", "kvframe", "--version"]
     done = subprocess.run(told, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["kvframe", version()]
+    assert done.stdout.split()[:2] == ["kvframe", version()]

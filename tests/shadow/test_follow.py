@@ -122,6 +122,20 @@ def test_the_command_reads_a_log(tmp_path: Path) -> None:
     assert lru.split()[-1] == really.split()[-1]
 
 
+def test_numbers_not_to_be_trusted_are_an_error(tmp_path: Path) -> None:
+    kv = manager()
+    serve(kv)
+    kv.log.take().save(tmp_path / "run.kvlog")
+    asked = (str(tmp_path / "run.kvlog"), "--policy", "lru", "--capacity", str(BLOCKS))
+    done = run(*asked, "--actual", f"lru={BLOCKS // 2}")
+    assert done.exit_code == 1
+    assert "error: not to be trusted: the shadow of what really runs, lru with 30" in done.stderr
+    assert f"(--actual lru={BLOCKS // 2} must be what ran)" in done.stderr
+    sized = run(asked[0], "--capacity", "1 GiB")
+    assert sized.exit_code == 2
+    assert "--capacity 1 GiB: must be in blocks here" in sized.stderr
+
+
 def test_a_recorded_log_says_what_was_said_live(tmp_path: Path) -> None:
     kv, parts = manager(), []
     watched = attach(kv, ["lru", "lfu", "s3-fifo"], [30, 90])

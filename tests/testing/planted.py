@@ -12,6 +12,7 @@ import numpy as np
 
 from kvframe import EvictionPolicy
 from kvframe.policies import BatchedEviction, Candidates
+from kvframe.policies.batched import NO_NEXT_USE
 
 
 class Lru(BatchedEviction):
@@ -63,6 +64,24 @@ class Divides(Lru):
 class Fails(Lru):
     def __init__(self, options: Any) -> None:
         raise OSError("no model file")
+
+
+class NoClock(Lru):
+    columns = ("last_use", "last_use_time", "inserted_time")
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        if candidates["last_use_time"].max() > candidates["inserted_time"].min() > 0:
+            raise OverflowError(f"it is {candidates.time:,}")
+        super().score(candidates, out)
+
+
+class NoHints(Lru):
+    columns = ("last_use", "next_use")
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        if (candidates["next_use"] != NO_NEXT_USE).any():
+            raise LookupError("hints")
+        super().score(candidates, out)
 
 
 class OneString(Lru):
@@ -323,6 +342,8 @@ def cases() -> Iterator[tuple[str, EvictionPolicy, str, str]]:
     yield case(Twice, "columns", "a column is named twice")
     yield case(Undeclared, "columns", "score reads 'depth', which it does not name")
     yield case(Raises, "answers", "score raised ZeroDivisionError: no idea")
+    yield case(NoClock, "answers", "score raised OverflowError: it is 1,76")
+    yield case(NoHints, "answers", "score raised LookupError: hints")
     yield case(SetsNan, "answers", "is NaN or was never written")
     yield case(Returns, "answers", "score answered with a ndarray, not in out")
     yield case(Warns, "answers", "score warned: invalid value")

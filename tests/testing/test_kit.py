@@ -39,6 +39,7 @@ def test_every_installed_policy_keeps_its_promises(name: str) -> None:
     assert report.ok, f"\n{report}"
     assert report.decision_us is not None
     assert report.policy == name
+    assert [report[check.name] for check in report] == list(report.checks)
     assert [check.name for check in report.checks] == list(PROMISES)
 
 

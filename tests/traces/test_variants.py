@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from kvframe.bench.traces import ReadOptions, Source, read
-from kvframe.errors import TraceError
+from kvframe.errors import ConfigError, TraceError
 
 from .conftest import FORMS, lines, row
 
@@ -157,6 +157,49 @@ def test_a_conversation_without_messages_is_passed_over(tmp_path: Path, tokenize
              {"id": "b", "conversations": [{"from": "human", "value": "hi " * 20}]}]  # fmt: skip
     found = read_as(tmp_path / "t", lines(*talks), tokenizer=str(tokenizer))
     assert (found.form, found.trace.requests) == ("chat", 1)
+
+
+def turns(count: int, **also: Any) -> dict[str, Any]:
+    """A row with a history of so many questions, all but the last answered."""
+    said = [{"role": ("user", "assistant")[at % 2], "content": "hi"} for at in range(2 * count - 1)]
+    return {"timestamp": 10 * count, "messages": said} | also
+
+
+def test_a_growing_history_with_counts_is_a_request_a_row(tmp_path: Path, tokenizer: Path) -> None:
+    rows = [turns(n, session_id="a", completion_tokens=7) for n in (1, 2, 3)]
+    found = read_as(tmp_path / "t", lines(*rows), tokenizer=str(tokenizer))
+    columns = found.trace.columns()
+    assert (found.form, columns["output_tokens"].tolist()) == ("openai", [7, 7, 7])
+    assert columns["session"].tolist() == [0, 0, 0]
+
+
+def test_rows_that_became_more_requests_are_told(tmp_path: Path, tokenizer: Path) -> None:
+    rows = [turns(n, id="a") for n in (1, 2, 3)]
+    found = read_as(tmp_path / "t", lines(*rows), tokenizer=str(tokenizer))
+    assert (found.form, found.trace.requests) == ("chat", 6)
+    assert "3 rows became 6 requests, one for each answer; --trace-format openai" in " ".join(
+        found.remarks
+    )
+    read = read_as(tmp_path / "t", lines(*rows), tokenizer=str(tokenizer), form="openai")
+    assert read.trace.requests == 3
+    assert "--trace-format" not in " ".join(read.remarks)
+
+
+def test_sessions_in_metadata_and_tools(tmp_path: Path, tokenizer: Path) -> None:
+    named = {"metadata": {"session_id": "a"}}
+    rows = [turns(1, usage={}, **named), {"timestamp": 11, "body": turns(1, **named)}]
+    found = read_as(tmp_path / "t", lines(*rows), tokenizer=str(tokenizer)).trace.columns()
+    assert found["session"].tolist() == [0, 0]
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    tooled = [turns(n, usage={}, tools=tools) for n in (1, 2)]
+    more = read_as(tmp_path / "t", lines(*tooled), tokenizer=str(tokenizer)).trace.columns()
+    assert more["input_tokens"][0] > found["input_tokens"][0] + 10
+
+
+@pytest.mark.parametrize("name", ["nosuch.json", "./nosuch", "/nosuch/folder"])
+def test_a_tokenizer_that_is_a_path_is_not_sought_on_the_hub(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--tokenizer {name}: no such file or folder$"):
+        read_as(tmp_path / "t", lines(turns(1)), tokenizer=name)
 
 
 def test_seconds_since_1970_are_no_milliseconds(tmp_path: Path) -> None:

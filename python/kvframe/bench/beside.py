@@ -10,12 +10,11 @@ from kvframe.bench.admissions import Admission
 from kvframe.bench.cells import Cell
 from kvframe.bench.leaderboard import MODE
 from kvframe.bench.matchers import Matcher
-from kvframe.bench.options import split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.policies import BASELINE, OPTIMUM, choose_all
 from kvframe.bench.report import Table
 from kvframe.bench.run import run_all
-from kvframe.bench.traces import load
+from kvframe.bench.traces import Source
 from kvframe.registry import Registry
 
 
@@ -65,7 +64,7 @@ class Beside:
 def besides(
     mine: Admission | Matcher,
     registry: Registry,
-    traces: Sequence[str],
+    sources: Sequence[Source],
     capacities: Sequence[str],
     *,
     quiet: bool = False,
@@ -73,11 +72,10 @@ def besides(
     """Replay lru with and without ``mine``; the arguments are those of `leaderboard.boards`.
 
     Raises:
-        KVFrameError: A trace cannot be read, a capacity is none, or the policy failed.
+        KVFrameError: A capacity is none, or the policy failed.
         KeyboardInterrupt: Ctrl-C.
     """
-    sizes = capacity.parse_all(capacities, None)
-    sources = [load(name) for name in split_list(traces, "--trace")]
+    sizes = capacity.parse_blocks(capacities)
     lru, opt = choose_all((BASELINE, OPTIMUM), registry)
     gates = [mine] if isinstance(mine, Admission) else []
     indexes = [mine] if isinstance(mine, Matcher) else []

@@ -77,6 +77,22 @@ def parse_all(texts: Iterable[str], shape: str | None) -> list[Capacity]:
     return parse_each(texts, parse_shape(shape) if shape is not None else None)
 
 
+def parse_blocks(texts: Iterable[str]) -> list[Capacity]:
+    """Parse each item as `parse_all` does, for a command that knows no model.
+
+    Raises:
+        ConfigError: As `parse_all`; also a size in bytes.
+    """
+    items = split_list(texts, "--capacity")
+    for text in items:
+        if _SIZE.fullmatch(text):
+            raise ConfigError(
+                f"--capacity {text}: must be in blocks here; `kvframe bench curve --capacity "
+                f'"{text}" --model-shape ...` says how many that is'
+            )
+    return [one for text in items for one in _several(text, None)]
+
+
 def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity]:
     """Parse each item as `parse_all` does, for a model that is known already.
 

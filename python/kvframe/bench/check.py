@@ -9,9 +9,12 @@ import msgspec
 
 from kvframe.bench import render
 from kvframe.bench.beside import Beside, besides
+from kvframe.bench.lacks import lacks
 from kvframe.bench.leaderboard import Board, boards, decision_ns
 from kvframe.bench.locate import locate
+from kvframe.bench.options import split_list
 from kvframe.bench.policies import Choice
+from kvframe.bench.traces import load
 from kvframe.errors import PolicyError
 from kvframe.registry.descriptors import Kind
 from kvframe.testing import Report, check_kind, check_policy
@@ -28,11 +31,13 @@ class Checked:
         report: The kit's verdicts.
         boards: Its replays; empty if it failed in one.
         failure: The error that ended the replays; empty if there was none.
+        remarks: What it goes by, and the traces do not tell.
     """
 
     report: Report
     boards: Sequence[Board | Beside]
     failure: str = ""
+    remarks: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
@@ -51,7 +56,7 @@ def check(
 
     Args:
         plugin: See `kvframe.bench.locate.locate`.
-        traces: See `kvframe.bench.leaderboard.boards`.
+        traces: As ``--trace`` of ``kvframe bench run`` takes them.
         capacities: Blocks.
         kind: See `kvframe.bench.locate.locate`.
         quiet: No progress on stderr.
@@ -60,17 +65,24 @@ def check(
         KVFrameError: The policy, a trace or a capacity cannot be had.
     """
     choice, registry = locate(plugin, kind)
+    sources = [load(name) for name in split_list(traces, "--trace")]
     options = {key: value for key, value in choice.option_values.items() if key != "window"}
     if isinstance(choice, Choice):
         report = check_policy(choice.loaded, options)
+        told = (
+            lacks((choice, source) for source in sources)
+            if report["columns"].verdict == "ok"
+            else []
+        )
     else:
-        report = check_kind(choice.loaded, options)
+        report, told = check_kind(choice.loaded, options), []
     try:
         if isinstance(choice, Choice):
-            return Checked(report, boards(choice, registry, traces, capacities, quiet=quiet))
-        return Checked(report, besides(choice, registry, traces, capacities, quiet=quiet))
+            ranked = boards(choice, registry, sources, capacities, quiet=quiet)
+            return Checked(report, ranked, remarks=told)
+        return Checked(report, besides(choice, registry, sources, capacities, quiet=quiet))
     except PolicyError as error:
-        return Checked(report, [], str(error))
+        return Checked(report, [], str(error), told)
 
 
 def text(checked: Checked) -> str:
@@ -85,11 +97,14 @@ def text(checked: Checked) -> str:
             "",
         ]
     lines += [board.sentence() for board in checked.boards]
+    lines += checked.remarks
     if checked.failure:
         lines.append(f"no replay: {checked.failure}")
     broken = [check.name for check in report.checks if check.verdict == "failed"]
     untried = [check.name for check in report.checks if check.verdict == "not run"]
     kept = f"does not keep: {', '.join(broken)}" if broken else "keeps every promise"
+    if checked.failure and not broken:
+        kept += " of the kit, but fails in a replay"
     if untried:
         kept += f"; not tried after that: {', '.join(untried)}"
     return "\n".join([*lines, f"{report.policy} {kept}{_cost(report)}"]) + "\n"
@@ -107,7 +122,9 @@ def _cost(report: Report) -> str:
 
 
 def json(checked: Checked) -> str:
-    """``{"policy", "origin", "ok", "decision_us", "checks", "boards", "failure"}``."""
+    """``{"policy", "origin", "ok", "decision_us", "checks", "boards", "failure",
+    "remarks"}``.
+    """
     report = checked.report
     told = {
         "policy": report.policy,
@@ -117,6 +134,7 @@ def json(checked: Checked) -> str:
         "checks": report.checks,
         "boards": [_board(board) for board in checked.boards],
         "failure": checked.failure,
+        "remarks": checked.remarks,
     }
     return msgspec.json.format(msgspec.json.encode(told)).decode() + "\n"
 

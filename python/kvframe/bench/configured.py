@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,26 @@ class Configured:
         """What of it decides a replay's numbers, beside the policies and the capacity."""
         table = self.core(block_size)
         return {key: table[key] for key in sorted(table) if key != "cache.capacity"}
+
+    def unclaimed(self, requests: str, block_size: int, claimed: Collection[str]) -> list[str]:
+        """The floors that no request claims: room without an owner.
+
+        Args:
+            requests: Whose they are, for the sentence.
+            block_size: Of the trace.
+            claimed: The tenants that they name.
+        """
+        blocks = self.blocks(block_size)
+        said = []
+        for tenant in self.core(block_size)["tenants"]:
+            floor = tenant["floor"]
+            room = int(floor * blocks) if isinstance(floor, float) else floor
+            if room and tenant["name"] not in claimed:
+                said.append(
+                    f"no request of {requests} is of tenant {tenant['name']}: {room:,} blocks of "
+                    "its floor stay unused."
+                )
+        return said
 
     def remarks(self, block_sizes: Sequence[int]) -> list[str]:
         """What of it a trace cannot have."""

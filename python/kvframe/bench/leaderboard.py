@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from kvframe.bench import capacity
 from kvframe.bench.cells import Cell
-from kvframe.bench.options import split_list
 from kvframe.bench.plan import cross
 from kvframe.bench.policies import BASELINE, BOUND, OPTIMUM, Choice, choose_all
 from kvframe.bench.report import Table
 from kvframe.bench.run import run_all
-from kvframe.bench.traces import load
+from kvframe.bench.traces import Source
 from kvframe.bench.verdict import with_gap_closed
 from kvframe.registry import Registry
 
@@ -89,7 +88,7 @@ def decision_ns(cell: Cell) -> float:
 def boards(
     mine: Choice,
     registry: Registry,
-    traces: Sequence[str],
+    sources: Sequence[Source],
     capacities: Sequence[str],
     *,
     quiet: bool = False,
@@ -99,16 +98,15 @@ def boards(
     Args:
         mine: The policy.
         registry: Knows the built-in ones.
-        traces: As ``--trace`` of ``kvframe bench run`` takes them.
+        sources: The traces.
         capacities: Blocks.
         quiet: No progress on stderr.
 
     Raises:
-        KVFrameError: A trace cannot be read, a capacity is none, or the policy failed.
+        KVFrameError: A capacity is none, or the policy failed.
         KeyboardInterrupt: Ctrl-C.
     """
-    sizes = capacity.parse_all(capacities, None)
-    sources = [load(name) for name in split_list(traces, "--trace")]
+    sizes = capacity.parse_blocks(capacities)
     shipped = [
         row.name
         for row in registry.list()

@@ -13,7 +13,7 @@ import msgspec
 from kvframe.bench.named import found, label_of, source_hash
 from kvframe.config import Chosen
 from kvframe.drivers.asker import Terms
-from kvframe.drivers.eviction import NativeDriver, driver
+from kvframe.drivers.eviction import EvictionDriver, NativeDriver, driver
 from kvframe.errors import KVFrameError
 from kvframe.policies.batched import DEFAULT_WINDOW
 from kvframe.registry import Loaded, Registry
@@ -85,6 +85,11 @@ class Choice:
             values = msgspec.structs.asdict(self.options) if self.options is not None else None
             return EnginePolicy(self.name, values)
         return EnginePolicy(made, None)
+
+    def columns(self, block_size: int) -> tuple[str, ...]:
+        """The columns that a policy in Python asks for; none of any other."""
+        made = driver(self.loaded, Terms(block_size, self.options, window=self.window))
+        return tuple(made.policy.columns) if isinstance(made, EvictionDriver) else ()
 
     def offered(self, block_size: int) -> int:
         """Blocks among which a policy from outside chooses, 0 for all; 0 for a built-in one."""

@@ -12,17 +12,8 @@ from kvframe import _core
 from kvframe.bench import capacity
 from kvframe.bench.cells import Cell, Plan
 from kvframe.bench.field import Outcomes, Rows
+from kvframe.bench.lacks import lacks
 from kvframe.bench.report import grouped
-
-LACKS = {
-    "ttl": "durations that requests ask for; it has those of its options alone",
-    "priority": "priorities",
-    "session": "sessions",
-    "rr-evict": "sessions",
-    "workload": "classes of requests",
-    "next-use": "next uses",
-}
-"""Built-in policies that go by what a request says, and what a trace has none of."""
 
 _EVICT = 5
 """The kind of an eviction in the event log."""
@@ -35,8 +26,7 @@ def remarks(rows: Rows, outcomes: Outcomes) -> list[str]:
         for (one, other), count in alike(rows, outcomes).items()
     ]
     told += [*_nothing_evicted(rows), *_offered_a_few(rows)]
-    lacking = [name for name in _tried(rows) if name in LACKS and _lacks(name, rows)]
-    return told + [f"The trace has no {LACKS[name]}: {name} had none to go by." for name in lacking]
+    return told + lacks((plan.policy, plan.source) for plan in rows)
 
 
 def _nothing_evicted(rows: Rows) -> list[str]:
@@ -86,18 +76,6 @@ def alike(rows: Rows, outcomes: Outcomes) -> dict[tuple[str, str], int]:
 
 def _cells(count: int) -> str:
     return "at one size" if count == 1 else f"at all {count} sizes"
-
-
-def _tried(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(plan.policy.name for plan in rows))
-
-
-def _lacks(name: str, rows: Rows) -> bool:
-    if LACKS[name] == "sessions":
-        return all((plan.source.facts.session < 0).all() for plan in rows)
-    if name == "workload":
-        return not any(plan.source.trace.classes for plan in rows)
-    return True
 
 
 def _pairs(rows: Mapping[Plan, Cell], outcomes: Outcomes) -> dict[tuple[str, str], int]:

@@ -101,8 +101,10 @@ def _section(rows: Rows, verdict: Verdict, brief: bool) -> Section:
     if brief and verdict.capacity is not None:
         shown = [verdict.capacity]
     first = {p: c for p, c in rows.items() if p.source.arrival_seed == verdict.arrival_seeds[0]}
-    tables += [_details(first, capacity) for capacity in shown]
-    tables += [table for table in (_misses(first, shown),) if table.rows]
+    own = [*(_details(first, capacity) for capacity in shown), _misses(first, shown)]
+    for table in own if seeds > 1 else ():
+        table.title += f" (arrival seed {verdict.arrival_seeds[0]} alone)"
+    tables += [table for table in own if table.rows]
     return Section(heading, tables, verdict.sentence, verdict.doubt)
 
 

@@ -317,14 +317,14 @@ class Study:
         """Write `plot` of the hit rates into a file.
 
         Args:
-            path: Its suffix, .png or .svg, is the form.
+            path: Its suffix, .png, .svg or .pdf, is the form.
 
         Raises:
             ConfigError: Another suffix, or as `plot` and `pictures`.
         """
         path = Path(path)
-        if path.suffix not in (".png", ".svg"):
-            raise ConfigError(f"{path}: must end in .png or .svg")
+        if path.suffix not in (".png", ".svg", ".pdf"):
+            raise ConfigError(f"{path}: must end in .png, .svg or .pdf")
         found = self.charts("hits", show="hit rate")
         if not found:
             raise ConfigError(f"{path}: nothing to draw, no cell has a capacity")

@@ -17,6 +17,7 @@ import numpy as np
 from kvframe.bench.bootstrap import drawn_rates, simultaneous
 from kvframe.bench.cells import Plan
 from kvframe.bench.comparison import Comparison
+from kvframe.bench.lacks import lacks
 from kvframe.bench.locate import choose_all
 from kvframe.bench.outcomes import RequestOutcomes
 from kvframe.bench.policies import BASELINE, Choice
@@ -49,6 +50,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         held: The best with the defaults, and with lru, by the requests held out.
         overfits: Whether a gain in the first part is none in the rest, as far as can be told.
         sentence: The answer.
+        remarks: What the policy goes by, and the trace does not tell.
     """
 
     best: str
@@ -58,6 +60,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     held: Sequence[Comparison]
     overfits: bool
     sentence: str
+    remarks: Sequence[str]
 
 
 def combinations(policy: str, options: Mapping[str, Sequence[str]]) -> list[str]:
@@ -187,6 +190,7 @@ def _tuned(
         sentence=f"all {len(tried)} settings hit the same in every request: no option acts here"
         if alike
         else _sentence(best, base, len(tried), gain, held, overfits),
+        remarks=lacks([(default, source)]),
     )
 
 

@@ -14,7 +14,7 @@ from kvframe.calibrate.grid import Step, fitted, held_out
 from kvframe.calibrate.profile import Profile, Steps, fit, fit_log
 from kvframe.calibrate.requests import Requests, fit_requests, has_steps
 from kvframe.calibrate.shape import ModelShape
-from kvframe.calibrate.store import SHIPPED, Measured, read_profile, write_profile
+from kvframe.calibrate.store import SHIPPED, Measured, card_of, read_profile, write_profile
 
 __all__ = [
     "SHIPPED",
@@ -24,6 +24,7 @@ __all__ = [
     "Requests",
     "Step",
     "Steps",
+    "card_of",
     "fit",
     "fit_log",
     "fit_requests",

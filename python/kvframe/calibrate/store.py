@@ -36,6 +36,18 @@ class Measured:
     command: str = ""
 
 
+def card_of(path: Path) -> str:
+    """The card that a profile was measured on, as the driver names it; empty where it is not said.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    mark = "# card: "
+    with path.open(encoding="utf-8", errors="replace") as file:
+        found = (line.removeprefix(mark).strip() for line in file if line.startswith(mark))
+        return next(found, "")
+
+
 def accuracy(profile: Profile, steps: Steps) -> str:
     """The relative errors of a profile over steps, in words."""
     errors = np.abs(profile.errors(steps)) * 100

@@ -18,7 +18,6 @@ from typing import Any
 
 import click
 
-from kvframe._core import __version__
 from kvframe.cli import pages
 from kvframe.errors import KVFrameError
 from kvframe.spelling import did_you_mean
@@ -187,12 +186,28 @@ def fail(message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)
 
 
+def _version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from kvframe.bench.build import build_name
+
+        version, _plus, build = build_name().partition("+")
+        click.echo(f"kvframe {version} (build {build})" if build else f"kvframe {version}")
+        context.exit()
+
+
 @click.group(
     "kvframe",
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=pages.told(""),
 )
-@click.version_option(__version__, prog_name="kvframe", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and the build, and exit.",
+)
 def main() -> None:
     """Which KV-cache blocks live where, who shares them, and which are evicted next."""

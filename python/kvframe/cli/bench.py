@@ -38,6 +38,26 @@ def _several(
     )
 
 
+def _numbers(
+    flag: str, name: str, kind: "click.ParamType[Any]", default: float, metavar: str, told: str
+) -> Callable[[_Decorated], _Decorated]:
+    """A number that may be given several times, or several with commas."""
+
+    def flat(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> Any:
+        listed = (part.strip() for text in texts for part in text.split(","))
+        return tuple(dict.fromkeys(kind.convert(part, option, context) for part in listed))
+
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        metavar=metavar,
+        default=(str(default),),
+        callback=flat,
+        help=f"{told}  [default: {default:g}]",
+    )
+
+
 # Imported when they are used: each brings a part of `kvframe.bench` that no other command needs.
 _LATER = {
     "answer": "answer:answer_command",
@@ -150,33 +170,30 @@ def bench(context: click.Context) -> None:
     "far as other options do not say them.",
 )
 @reading
-@click.option(
+@_numbers(
     "--load",
     "loads",
-    type=float,
-    multiple=True,
-    default=(1.0,),
-    metavar="FACTOR",
-    help="timed mode: requests a second, as a factor of the trace's.  [default: 1]",
+    click.FLOAT,
+    1,
+    "FACTOR",
+    "timed mode: requests a second, as a factor of the trace's.",
 )
-@click.option(
+@_numbers(
     "--arrival-seed",
     "arrival_seeds",
-    type=click.IntRange(0),
-    multiple=True,
-    default=(0,),
-    metavar="N",
-    help="timed mode: gaps between arrivals drawn anew, around the trace's own; 0 keeps these. "
-    "Several are replicates, which intervals include.  [default: 0]",
+    click.IntRange(0),
+    0,
+    "N",
+    "timed mode: gaps between arrivals drawn anew, around the trace's own; 0 keeps these. "
+    "Several are replicates, which intervals include.",
 )
-@click.option(
+@_numbers(
     "--block-factor",
     "block_factors",
-    type=click.IntRange(1, 65536),
-    multiple=True,
-    default=(1,),
-    metavar="N",
-    help="Blocks of the trace that make one.  [default: 1]",
+    click.IntRange(1, 65536),
+    1,
+    "N",
+    "Blocks of the trace that make one.",
 )
 @click.option(
     "--warm-up",

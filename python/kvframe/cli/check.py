@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -49,7 +50,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
         with redirect_stdout(sys.stderr):
             resolved = _made(file)
     except (ConfigError, PluginError) as error:
-        for said in (str(error), *error.others):
+        for said in sorted((str(error), *error.others), key=_line):
             fail(said)
         if error.unlisted:
             click.echo(f"… and {error.unlisted} more", err=True)
@@ -70,6 +71,12 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
         # A script that checks before it starts an engine may be in the wrong folder.
         click.echo(f"error: {NOTHING_HERE}", err=True)
         context.exit(BAD_INPUT)
+
+
+def _line(message: str) -> int:
+    """The line of the file that an error begins with; 0 if it begins with none."""
+    found = re.match(r".*?\.toml:(\d+): ", message)
+    return int(found[1]) if found else 0
 
 
 def _made(file: Path | None) -> Resolved:

@@ -34,7 +34,7 @@ from kvframe.registry import Registry
     "--capacity",
     "capacities",
     multiple=True,
-    metavar="BLOCKS|RANGE|SHARE",
+    metavar="BLOCKS|RANGE|SHARE|SIZE",
     help="As for `kvframe bench run`.  [default: 20 from the longest prompt on]",
 )
 @click.option("--mode", type=click.Choice(("engine", "trace")), default="engine", show_default=True)
@@ -48,7 +48,7 @@ from kvframe.registry import Registry
 @click.option(
     "--model-shape",
     metavar="layers=N,kv_heads=N,head_dim=N,dtype=NAME",
-    help="The model, to say sizes in GiB too.",
+    help="The model, for capacities in bytes, and to say sizes in GiB too.",
 )
 @reading
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
@@ -74,7 +74,8 @@ def curve(
         refuse("lru needs no replay: only with --policy", "replays")
     source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
-    sizes = [size.blocks(block_size, distinct) for size in capacity.parse_all(capacities, None)]
+    asked = capacity.parse_all(capacities, model_shape)
+    sizes = [size.blocks(block_size, distinct) for size in asked]
     exact = lru_curve(source, mode, sorted(set(sizes)))
     names = [name for name in split_list(policies, "--policy") if name != BASELINE]
     choices = choose_all("eviction", names, Registry())

@@ -75,7 +75,7 @@ def report(
     "--output",
     required=True,
     type=_FILE,
-    metavar="FILE.png|FILE.svg",
+    metavar="FILE.png|FILE.svg|FILE.pdf",
     help="The picture; the suffix chooses its format.",
 )
 @POLICIES

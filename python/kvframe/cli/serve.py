@@ -142,8 +142,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @asked("--load", "FACTOR", "The trace's requests a second times this.", "loads")
 @asked(
     "--profile",
-    "fixed|roofline[:OPTION=VALUE,...]|FILE.csv",
-    "How long a step takes: two rates, terms of the card and the model, or measured steps.",
+    "fixed|roofline[:OPTION=VALUE,...]|h200-8b|FILE.toml|FILE.csv",
+    "How long a step takes: two rates; terms of the card and the model; terms fitted to measured "
+    "steps (of an H200, or by `kvframe calibrate`); or measured steps.",
 )
 @asked(
     "--card",

@@ -9,11 +9,12 @@ from typing import Any
 import click
 import msgspec
 
-from kvframe.bench.capacity import parse_all
+from kvframe.bench.capacity import parse_blocks
 from kvframe.bench.options import split_list
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
 from kvframe.bench.traces import read
+from kvframe.cli import BELOW_THRESHOLD
 from kvframe.cli.given import refuse
 from kvframe.cli.reading import reading
 from kvframe.errors import UsageError
@@ -63,7 +64,10 @@ DEFAULT = ("lru", "lfu", "lfuda", "slru", "s3-fifo", "w-tinylfu", "mq", "arc")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 @reading
+@click.pass_context
 def shadow(
+    context: click.Context,
+    /,
     log: str,
     policies: tuple[str, ...],
     capacities: tuple[str, ...],
@@ -76,7 +80,8 @@ def shadow(
 
     LOG is what EventLog.save wrote, in which requests run side by side as they did; or a trace in
     any form that `kvframe trace info` reads, KV events that `kvframe events record` wrote among
-    them, whose requests are served one after the other.
+    them, whose requests are served one after the other. The exit code is 1 if the numbers are not
+    to be trusted: what --actual says hits otherwise than the log does.
     """
     anchor = None if actual is None else _anchor(actual)
     names, sizes = split_list(policies, "--policy"), _sizes(capacities)
@@ -101,7 +106,9 @@ def shadow(
     shadows.close()
     click.echo(_json(report) if as_json else "\n".join(_text(report)))
     if report.doubt is not None:
-        click.echo(f"warning: {report.doubt}", err=True)
+        asked = "" if actual is None else f" (--actual {actual} must be what ran)"
+        click.echo(f"error: not to be trusted: {report.doubt}{asked}", err=True)
+        context.exit(BELOW_THRESHOLD)
 
 
 def _recorded(name: str) -> EventLog | None:
@@ -115,7 +122,7 @@ def _recorded(name: str) -> EventLog | None:
 
 def _sizes(texts: tuple[str, ...]) -> list[int]:
     sizes = []
-    for one in parse_all(texts, None):
+    for one in parse_blocks(texts):
         if one.count is None:
             raise UsageError(f"--capacity {one.text}: must be a number of blocks or a range here")
         sizes.append(one.count)

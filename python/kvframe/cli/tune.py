@@ -72,13 +72,13 @@ def tune(
         given.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
     source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
-    parsed = capacity.parse_all(capacities, None)
+    parsed = capacity.parse_blocks(capacities)
     sizes = list(dict.fromkeys(size.blocks(block_size, distinct) for size in parsed))
     tuned = run_tune(source, policy, given, sizes, mode, fit, quiet=quiet)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(tuned)).decode())
     else:
-        click.echo("\n".join([*aligned(_table(tuned)), "", f"{tuned.sentence}."]))
+        click.echo("\n".join([*aligned(_table(tuned)), "", *tuned.remarks, f"{tuned.sentence}."]))
 
 
 def _table(tuned: Tuned) -> Table:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins, join
 from kvframe.config.policies import Chosen, Finder
+from kvframe.config.rates import near_rate, parse_rate, parse_time
 from kvframe.config.schema import MAX_BLOCKS, TenantConfig, TierConfig
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
+from kvframe.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from kvframe.config.tree import Config
@@ -70,6 +72,7 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
             yield origins.error(join(here, "name"), tier.name, reason)
         if tier.low > tier.high:
             yield origins.error(join(here, "low"), tier.low, f"must be at most high = {tier.high}")
+        yield from _check_link(tier, here, origins)
     on = _on(config)
     if on and config.cache.hash == "xxh3-128":
         yield origins.error(
@@ -101,6 +104,25 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
         for name, value in tier.options.items():
             where = join(join(path, "options"), name)
             yield origins.error(where, value, "host memory takes no options")
+
+
+def _check_link(tier: TierConfig, here: str, origins: Origins) -> Iterator[ConfigError]:
+    """What a simulated server is told of the tier's link can be read."""
+    for key in ("read", "write", "each"):
+        rate = getattr(tier, key)
+        if rate is not None and parse_rate(rate) is None:
+            reason = f'must be bytes a second, such as "50 GB/s"{near_rate(rate)}'
+            yield origins.error(join(here, key), rate, reason)
+    if tier.latency is not None and parse_time(tier.latency) is None:
+        reason = 'must be a time, such as "20 us" or "1 ms"'
+        yield origins.error(join(here, "latency"), tier.latency, reason)
+    if tier.each is not None and tier.sharing == "in-turn":
+        reason = 'transfers that go in turn have all of the link: add sharing = "even"'
+        yield origins.error(join(here, "each"), tier.each, reason)
+    told = tier.break_even
+    if isinstance(told, str) and told != "auto" and not told.isdigit():
+        reason = f'must be tokens, or "auto"{did_you_mean(told, ("auto",))}'
+        yield origins.error(join(here, "break_even"), told, reason)
 
 
 def _on(config: Config) -> list[tuple[str, TierConfig]]:

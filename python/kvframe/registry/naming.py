@@ -32,8 +32,10 @@ def named(text: str, where: str) -> Named:
         where: How a message starts: the option of the command line, or the key.
 
     Raises:
-        ConfigError: An option is given twice.
+        ConfigError: An option is given twice, or none behind the colon.
     """
+    if text.rstrip().endswith(":"):
+        raise ConfigError(f"{where}: nothing stands behind the colon: NAME, or NAME:OPTION=VALUE")
     name, *pairs = _BEFORE_OPTION.split(text)
     options: dict[str, str] = {}
     for pair in pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """Every check of one policy.
+    """Every check of one policy: iterate over it, or take one by its name, ``report["cost"]``.
 
     Attributes:
         policy: Its name.
@@ -60,6 +60,9 @@ class Report:
     def ok(self) -> bool:
         """True if every check was run and passed."""
         return all(check.verdict == "ok" for check in self.checks)
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
 
     def __getitem__(self, name: str) -> Check:
         for check in self.checks:

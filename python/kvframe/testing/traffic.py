@@ -19,9 +19,18 @@ Tokens = list[int]
 _LETTERS = 3
 """Kinds of blocks: few, so that prefixes are shared and branch."""
 
+_UNTOLD = 40
+"""Calls before the engine tells a time: a policy is to cope with none as well."""
+
+_EPOCH_MS = 1_760_000_000_000
+_STEPS_MS = (0, 0, 1, 30, 4_000)
+"""What passes from call to call: several calls share a time, and there are pauses."""
+
 
 class Traffic:
     """Requests that share prefixes, run at once, grow, fork, are cut and end; pins; refusals.
+
+    The engine's clock stands at 0 at first, then shows milliseconds since 1970.
 
     One seed over one kind of manager makes the same calls under every policy, as long as the same
     calls are refused.
@@ -37,6 +46,9 @@ class Traffic:
         self.books = Books()
         self._dice = random.Random(seed)
         self._digest = hashlib.sha256()
+        # Dice of their own, so that a seed goes on making the same calls.
+        self._pauses, self._hints = random.Random(seed), random.Random(seed)
+        self._calls = self._now = 0
         self._running: dict[int, Tokens] = {}
         self._pins: list[tuple[Pin, list[int]]] = []
         self._known: list[Tokens] = [[]]
@@ -75,6 +87,7 @@ class Traffic:
         (verb,) = self._dice.choices([verb for _, verb in self._verbs], weights)
         held = self._held()
         try:
+            self._tell_time()
             verb()
         except PolicyError as error:
             raise blame(error) from error
@@ -91,6 +104,12 @@ class Traffic:
         counts = self.manager.counts()
         if counts.free + counts.cached + counts.referenced != counts.total:
             raise PromiseError("eligible", f"the pool's counts do not add up: {counts}")
+
+    def _tell_time(self) -> None:
+        self._calls += 1
+        if self._calls > _UNTOLD:
+            self._now = (self._now or _EPOCH_MS) + self._pauses.choice(_STEPS_MS)
+            self.manager.expire_until(self._now)
 
     def _held(self) -> set[int]:
         tables = [self.manager.block_table(seq).tolist() for seq in self._running]
@@ -113,8 +132,16 @@ class Traffic:
         prompt, dice = self._prompt(), self._dice
         meta = (dice.randrange(4), dice.randrange(3), dice.randrange(3), dice.randint(-1, 2))
         session, turn, request_class, priority = meta
+        # An engine that expects uses knows them of some requests.
+        expected = self._calls + self._hints.randrange(50) if self._hints.randrange(2) else None
+        blocks = len(prompt) // self.manager.block_size
         grant = self.manager.allocate(
-            prompt, session=session, turn=turn, request_class=request_class, priority=priority
+            prompt,
+            session=session,
+            turn=turn,
+            request_class=request_class,
+            priority=priority,
+            next_use=None if expected is None else np.full(blocks, expected, np.uint32),
         )
         # A prefix matcher may have rewritten it.
         self._running[grant.seq] = prompt if grant.prompt is None else grant.prompt.tolist()

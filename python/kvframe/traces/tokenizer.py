@@ -28,6 +28,8 @@ def tokenizer_of(name: str) -> Callable[[str], list[int]]:
         what = "needs the library tokenizers: pip install 'kvframe[text]'"
         raise ConfigError(f"--tokenizer {name}: {what}") from None
     path = Path(name)
+    if not path.exists() and (name.endswith(".json") or path.is_absolute() or name[:1] in ".~"):
+        raise ConfigError(f"--tokenizer {name}: no such file or folder")
     try:
         if path.is_dir():
             path /= "tokenizer.json"

@@ -120,7 +120,7 @@ def picture(charts: Sequence[Chart], look: Look, form: str) -> bytes:
     """
     file = io.BytesIO()
     # No date inside: the same numbers give the same file.
-    metadata = {"Date": None} if form == "svg" else None
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     made = figure(charts, look)
     import matplotlib as mpl
 

@@ -12,7 +12,7 @@ import msgspec
 
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table, filled
-from kvframe.bench.server.cells import ServerCell, ServerPlan, simulate
+from kvframe.bench.server.cells import ServerCell, ServerPlan, Simulated, simulate
 from kvframe.bench.server.job import ServerJob, ServerRequest
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.variants import Tried, sentence
@@ -145,7 +145,7 @@ def run_experiment(path: Path) -> str:
         KVFrameError: The file is wrong, or a simulation failed.
     """
     header = ["variant", "policy", "routing", "load", "hit", "TTFT mean", "TTFT P99", "ITL P50 ms"]
-    header += ["E2E mean", "tokens/s", "busy", "saturated", "rejected", "unfinished"]
+    header += ["E2E mean", "good/s", "tokens/s", "busy", "saturated", "rejected", "unfinished"]
     table = Table(f"{path.stem}, TTFT and E2E in s", header)
     said: list[str] = []
     variants, draws = read_experiment(path)
@@ -156,14 +156,19 @@ def run_experiment(path: Path) -> str:
         result = job.result(done)
         shown = {plan: one.cell for plan, one in done.items() if plan.time_factor == 1.0}
         table.rows += [_row(variant.name, cell) for cell in shown.values()]
-        said += [*result.verdicts, *result.tier_verdicts]
+        # Drawn traffic has the variant's name already.
+        whose = f"{path.stem}/{variant.name}: " if variant.workload is None else ""
+        said += [f"{whose}{line}" for line in (*result.verdicts, *result.tier_verdicts)]
         tried = {_place(plan): [shown[plan]] for plan in _standing(shown)}
         if _is_drawn_again(variants, draws):
             for draw in range(1, draws):
                 again = _job(path, variant, draw)
                 for plan in _standing(again.plans):
                     tried[_place(plan)].append(simulate(plan, again.server).cell)
-        rows[variant.name] = [Tried(_told(cells[0]), cells) for cells in tried.values()]
+        rows[variant.name] = [
+            Tried(_told(cells[0]), cells, _at_other_times(place, done))
+            for place, cells in tried.items()
+        ]
     said += _between(path.stem, variants, rows)
     return "\n".join([table.title, *aligned(filled(table)), "", *said]) + "\n"
 
@@ -187,7 +192,18 @@ def _standing(plans: Iterable[ServerPlan]) -> list[ServerPlan]:
 
 def _place(plan: ServerPlan) -> tuple[object, ...]:
     """The same of every draw."""
-    return plan.label, plan.capacity, plan.load, plan.fleet
+    return plan.source.name, plan.label, plan.capacity, plan.load, plan.fleet, plan.tiers is None
+
+
+def _at_other_times(
+    place: tuple[object, ...], done: Mapping[ServerPlan, Simulated]
+) -> dict[float, ServerCell]:
+    """The first draw where all step times are another."""
+    return {
+        plan.time_factor: one.cell
+        for plan, one in done.items()
+        if plan.time_factor != 1.0 and _place(plan) == place
+    }
 
 
 def _told(cell: ServerCell) -> str:
@@ -220,7 +236,7 @@ def _between(
     groups: dict[tuple[str, float], dict[str, list[Tried]]] = {}
     for variant, tried in rows.items():
         for row in tried:
-            trace = row.cells[0].trace if variants[0].workload is None else name
+            trace = name if variants[0].workload else f"{name}, {row.cells[0].trace}"
             here = groups.setdefault((trace, row.cells[0].load), {})
             here.setdefault(variant, []).append(row)
     return [sentence(f"{trace}, load {load:g}", of) for (trace, load), of in groups.items()]
@@ -230,7 +246,8 @@ def _row(name: str, cell: ServerCell) -> list[str]:
     return [
         *(name, cell.policy, cell.routing or "-", f"{cell.load:g}", f"{cell.token_hit_rate:.4f}"),
         *(short(cell.ttft_mean), short(cell.ttft_p99), short(cell.itl_p50, 1e3)),
-        *(short(cell.e2e_mean), f"{cell.output_tokens_per_second:,.0f}"),
+        *(short(cell.e2e_mean), "-" if cell.goodput is None else short(cell.goodput)),
+        f"{cell.output_tokens_per_second:,.0f}",
         *(f"{cell.utilisation:.0%}", "yes" if cell.saturated else "no"),
         *(f"{cell.rejected:,}", f"{cell.unfinished:,}"),
     ]

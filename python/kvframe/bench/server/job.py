@@ -249,6 +249,9 @@ class ServerJob:
             )
         if found is not None:
             self._remarks += found.remarks([source.trace.block_size for source in sources])
+            for source in sources:
+                trace = source.trace
+                self._remarks += found.unclaimed(source.name, trace.block_size, trace.classes)
         if below is not None:
             self._remarks += below.remarks
         rows = [(choice, *one) for choice in choices for one in besides]
@@ -600,6 +603,11 @@ def _remarks(
             f"Step times: what a model of {shape.params / 1e9:g} billion parameters moves and "
             f"computes, by the data sheet of one {named}, times estimated factors. They are not "
             "measured."
+        )
+    if card is not None and server.profile.is_of_another(card):
+        said.append(
+            f"Step times of {server.profile.label} were measured on {server.profile.measured_on}: "
+            f"--card {card.name} says what its memory holds, and changes no time."
         )
     if card is None:
         said.append("No --card was named: whether one holds the capacity was not checked.")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from kvframe.bench.server.durations import parse_time
-from kvframe.config.sizes import near_bytes, parse_bytes
+from kvframe.config import rates
 from kvframe.errors import ConfigError
-
-_RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
 
 
 def parse_rate(text: str, where: str) -> float:
@@ -17,12 +13,11 @@ def parse_rate(text: str, where: str) -> float:
     Raises:
         ConfigError: No size above 0, or no ``/s``; begins with ``where``.
     """
-    found = _RATE.fullmatch(text)
-    size = parse_bytes(found[1]) if found else None
-    if not size:
-        near = near_bytes(found[1]) if found else ""
+    rate = rates.parse_rate(text)
+    if rate is None:
+        near = rates.near_rate(text)
         raise ConfigError(f"{where} = {text}: must be bytes a second, such as 50GB/s{near}")
-    return float(size)
+    return rate
 
 
 def parse_latency(text: str, where: str) -> float:

@@ -25,7 +25,7 @@ from kvframe.bench.server.layered import layered
 from kvframe.bench.server.model import Model
 from kvframe.bench.server.parallel import ALONE, Parallel
 from kvframe.bench.server.shape import Served
-from kvframe.calibrate import SHIPPED, read_profile
+from kvframe.calibrate import SHIPPED, card_of, read_profile
 from kvframe.config.values import build
 from kvframe.errors import ConfigError, UsageError
 from kvframe.spelling import did_you_mean
@@ -47,6 +47,7 @@ class Profile(NamedTuple):
         is_fixed: Two rates, without steps.
         uses_card: Whether the card's data sheet and the model's shape decide.
         knows_drafts: Whether it says what verifying drafts takes.
+        measured_on: The card whose steps it has; empty where it does not say.
     """
 
     label: str
@@ -54,6 +55,12 @@ class Profile(NamedTuple):
     is_fixed: bool = False
     uses_card: bool = False
     knows_drafts: bool = True
+    measured_on: str = ""
+
+    def is_of_another(self, card: Card) -> bool:
+        """Whether its steps were measured on another card."""
+        name = card.name.partition(":")[0].lower()
+        return bool(self.measured_on) and name not in self.measured_on.lower()
 
 
 class Fixed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +133,8 @@ def parse_profile(
         if Path(text).suffix == ".csv":
             return Profile(text, read_table(Path(text)), knows_drafts=False)
         if Path(text).suffix == ".toml" or text in SHIPPED:
-            return Profile(text, _fitted(SHIPPED.get(text, Path(text))))
+            path = SHIPPED.get(text, Path(text))
+            return Profile(text, _fitted(path), measured_on=card_of(path))
         known = ("fixed", "roofline", *SHIPPED)
         raise ConfigError(
             f"--profile {text}: must be {', '.join(known)}, FILE.csv or FILE.toml"

@@ -9,7 +9,7 @@ from kvframe.bench.report import Table
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lag, lost
 
 
 def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Table:
@@ -87,19 +87,23 @@ def _choice(group: Cells, tried: Sequence[ServerCell]) -> str:
         )
 
     best, worst = min(tried, key=cost), max(tried, key=cost)
-    if ahead(best, worst) <= ALIKE:
-        return f"the choice among {len(tried)} routings does not matter, {shown(best)}"
-    said = (
-        f"{best.routing} routes best of {len(tried)}, {shown(best)}; last is {shown(worst)}, "
-        f"{ahead(best, worst):.0%} behind"
-    )
+    matters = ahead(best, worst) > ALIKE
+    said = f"the choice among {len(tried)} routings does not matter, {shown(best)}"
+    if matters:
+        said = (
+            f"{best.routing} routes best of {len(tried)}, {shown(best)}; last is {shown(worst)}, "
+            f"{lag(best, worst, by_goodput)}"
+        )
     turned = []
     for factor in FACTORS:
         then = [cell for plan, cell in group.items() if plan.time_factor == factor]
-        same = next((cell for cell in then if cell.routing == best.routing), None)
-        if same is not None and ahead(min(then, key=cost), same) > ALIKE:
-            first = min(then, key=cost).routing
-            turned.append(f"{first} leads at {factor:g} times these step times")
+        if len(then) < len(tried):
+            continue
+        first, last = min(then, key=cost), max(then, key=cost)
+        same = next(cell for cell in then if cell.routing == best.routing)
+        if ahead(first, same if matters else last) > ALIKE:
+            behind = "" if matters else f", {last.routing} is last, {lag(first, last, by_goodput)}"
+            turned.append(f"{first.routing} leads at {factor:g} times these step times{behind}")
     if turned:
         return f"{said}; {' and '.join(turned)}"
     return f"{said}; that survives step times of 0.7 and 1.4 times these"

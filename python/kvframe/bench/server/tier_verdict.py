@@ -86,7 +86,7 @@ def tier_sentence(cells: Cells) -> str:
         f"{where}: {plan.tiers.label} below the pool {told[pair.says]} under {plan.above}, mean "
         f"TTFT {short(without.ttft_mean)} -> {short(below.ttft_mean)} s{_signed(pair.mean)}, P99 "
         f"{short(without.ttft_p99)} -> {short(below.ttft_p99)} s{_signed(pair.late)}; prompt "
-        f"tokens found {without.token_hit_rate:.1%} -> {below.token_hit_rate:.1%} ({shares}); "
+        f"tokens found {without.token_hit_rate:.1%} -> {below.token_hit_rate:.1%} ({shares})"
         f"{_saved(pair)}; {survives}{lost(cells)}{saturated}."
     )
 
@@ -101,14 +101,16 @@ def _pair(cells: Cells, plan: ServerPlan, factor: float) -> _Pair | None:
 
 
 def _saved(pair: _Pair) -> str:
-    """What a card computes less, for each GiB below the pool."""
+    """What a card computes less, for each GiB below the pool; empty where that is nothing."""
     size = sum(pair.below.tier_bytes.values()) / 2**30
     saved = pair.without.busy_seconds - pair.below.busy_seconds
     per_gib = saved / size if size else 0.0
     hours = pair.below.makespan / 3600
     told = "saved" if saved >= 0 else "more"
+    if round(saved) == 0:
+        return ""
     return (
-        f"{abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} a GiB of the "
+        f"; {abs(saved):,.0f} GPU-seconds {told} in {hours:.3g} h, {abs(per_gib):.3g} a GiB of the "
         f"{size:,.0f} below the pool"
     )
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kvframe.bench.server.cells import ServerCell
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE
+from kvframe.bench.server.verdict import ALIKE, FACTORS
 
 Floats = npt.NDArray[np.float64]
 LEVEL = 0.95
@@ -72,10 +72,14 @@ def _studentised(
 
 @dataclass(frozen=True)
 class Tried:
-    """A variant's row: the cells of all draws, the first one first."""
+    """A variant's row: the cells of all draws, the first one first.
+
+    ``at_other_times`` has the first one again by what all step times are multiplied with.
+    """
 
     name: str
     cells: Sequence[ServerCell]
+    at_other_times: Mapping[float, ServerCell]
 
 
 def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
@@ -102,7 +106,9 @@ def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
         f"{rows[winner].name}"
     )
     if len(values) < 2:
-        return f"{head}; one draw of the traffic gives no interval."
+        ahead = _distances(values[0], names, winner, by_goodput)
+        lasts = _outlasts(variants, names[winner], by_goodput)
+        return f"{head}; {ahead}{lasts}; one draw of the traffic gives no interval."
     return (
         f"{head}; {_margins(values, names, winner, '/s' if by_goodput else ' s')}; intervals of "
         f"{LEVEL:.0%} for all at once, over {len(values)} draws of the traffic."
@@ -111,7 +117,45 @@ def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
 
 def _costs(row: Tried, by_goodput: bool) -> list[float]:
     """Of each draw; less is better."""
-    return [-(c.goodput or 0.0) if by_goodput else c.ttft_mean or 0.0 for c in row.cells]
+    return [_cost(cell, by_goodput) for cell in row.cells]
+
+
+def _cost(cell: ServerCell, by_goodput: bool) -> float:
+    return -(cell.goodput or 0.0) if by_goodput else cell.ttft_mean or 0.0
+
+
+def _distances(values: Floats, names: Sequence[str], winner: int, by_goodput: bool) -> str:
+    """By how much the winner of one draw is ahead of each of the others, the nearest first."""
+    best, unit = float(values[winner]), "/s" if by_goodput else " s"
+    ahead, alike = [], []
+    for at in np.argsort(values, kind="stable").tolist():
+        if at == winner:
+            continue
+        gap = float(values[at]) - best
+        if gap > ALIKE * max(abs(best), abs(float(values[at]))):
+            ahead.append(f"{names[at]} by {short(gap)}{unit}")
+        else:
+            alike.append(f"{names[at]} is within {ALIKE:.0%}")
+    return "; ".join([*([f"ahead of {', '.join(ahead)}"] if ahead else []), *alike])
+
+
+def _outlasts(variants: Mapping[str, Sequence[Tried]], winner: str, by_goodput: bool) -> str:
+    """Whether the winner of one draw leads at other step times too."""
+    others = []
+    for factor in FACTORS:
+        costs = {}
+        for name, rows in variants.items():
+            then = [row.at_other_times[factor] for row in rows if factor in row.at_other_times]
+            if not then:
+                return ""
+            costs[name] = min(_cost(cell, by_goodput) for cell in then)
+        first = min(costs, key=lambda name: costs[name])
+        gap = costs[winner] - costs[first]
+        if gap > ALIKE * max(abs(costs[winner]), abs(costs[first])):
+            others.append(f"{first} leads at {factor:g} times these step times")
+    if others:
+        return f"; {' and '.join(others)}"
+    return f"; that survives step times of {' and '.join(f'{f:g}' for f in FACTORS)} times these"
 
 
 def _margins(values: Floats, names: Sequence[str], winner: int, unit: str) -> str:

@@ -45,7 +45,9 @@ def _judged(cells: Cells) -> str:
     field = _Field(online or bounds, _by_goodput(tried))
     if not any(cell.finished for cell in tried.values()):
         return "no verdict, since no request was finished"
-    said = field.said() + "".join(f"; {field.shown(cell)}" for cell in bounds if online)
+    said = field.said()
+    if online:
+        said += "".join(f"; {field.shown(cell)}{field.no_bound(cell)}" for cell in bounds)
     others = {
         factor: [cell for plan, cell in cells.items() if plan.time_factor == factor]
         for factor in FACTORS
@@ -113,8 +115,14 @@ class _Field:
         within = f" ({', '.join(alike)} within {ALIKE:.0%})" if alike else ""
         return (
             f"{best.policy} serves best of {len(self.cells)}{within}, {self.shown(best)}; last is "
-            f"{self.shown(worst)}, {self.ahead(best, worst):.0%} behind"
+            f"{self.shown(worst)}, {lag(best, worst, self.by_goodput)}"
         )
+
+    def no_bound(self, cell: ServerCell) -> str:
+        """What is to be said of an optimum of hits that serves worse than the best."""
+        if not self.is_better(self.best(self.cells), cell):
+            return ""
+        return " (an optimum of hits, which is no bound of what users feel)"
 
     def at_other_times(self, others: dict[float, list[ServerCell]]) -> str:
         """What its one policy gives at other time factors."""
@@ -132,11 +140,18 @@ class _Field:
                 ahead.append(f"{first.policy} leads at {factor:g}")
         if ahead:
             return f"with other step times it would be another: {' and '.join(ahead)} times these"
+        apart = [f"{factor:g}" for factor, cells in others.items() if self._parts(cells)]
+        if apart and not self._parts(self.cells):
+            return f"with step times of {' and '.join(apart)} times these it does matter"
         if any(self._turned(cells) for cells in others.values()):
             return (
                 "the first place survives step times of 0.7 and 1.4 times these, the rest does not"
             )
         return "the ranking survives step times of 0.7 and 1.4 times these"
+
+    def _parts(self, cells: Sequence[ServerCell]) -> bool:
+        """Whether the best and the last differ by more than `ALIKE`."""
+        return self.is_better(self.best(cells), max(cells, key=self.cost))
 
     def _turned(self, cells: Sequence[ServerCell]) -> bool:
         """Whether two policies have changed places."""
@@ -146,6 +161,15 @@ class _Field:
             for one in self.cells
             for other in self.cells
         )
+
+
+def lag(best: ServerCell, worst: ServerCell, by_goodput: bool) -> str:
+    """By how much the last falls short of the best, in shares of the best one's figure."""
+    if by_goodput:
+        return f"{1 - (worst.goodput or 0.0) / (best.goodput or 1.0):.0%} fewer"
+    if not best.ttft_mean:
+        return "longer"
+    return f"{(worst.ttft_mean or 0.0) / best.ttft_mean - 1:.0%} longer"
 
 
 def lost(cells: Cells) -> str:

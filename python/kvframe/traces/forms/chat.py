@@ -30,6 +30,8 @@ GAP_MS = 10_000.0
 BLOCK_SIZE = 16
 
 _ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
+_MARKS = {"max_tokens", "max_completion_tokens", "temperature", "stream", "usage", "response"}
+_COUNTS = {"completion_tokens", "output_tokens", "prompt_tokens", "input_tokens"}
 _LISTS = ("conversations", "conversation", "messages")
 
 
@@ -75,8 +77,7 @@ class Conversations(TraceReader):
             if not isinstance(messages, list):
                 return False
             if messages:  # a conversation may have no message
-                is_request = "model" in _keys_of_request(record.value)
-                return isinstance(messages[0], dict) and not is_request
+                return isinstance(messages[0], dict) and not _is_request(record.value)
         return False
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
@@ -86,6 +87,7 @@ class Conversations(TraceReader):
 
     def _conversations(self, records: Iterable[Record], given: Given) -> Iterator[list[Numbered]]:
         clock = 0.0
+        rows = requests = 0
         for number, record in records:
             time, key = found_in(record, TIMES)
             start = clock if time is None else millis(time, given.time_unit or "s", key)
@@ -97,7 +99,13 @@ class Conversations(TraceReader):
             given.remark(IN_TURN if time is None else APART)
             if turns and time is None:
                 clock = turns[-1].timestamp + GAP_MS
+            rows, requests = rows + 1, requests + len(turns)
             yield [(number, row) for row in turns]
+        if requests > rows:
+            given.remark(
+                f"{rows:,} rows became {requests:,} requests, one for each answer; --trace-format "
+                "openai if each row is one request"
+            )
 
 
 class OpenAI(TraceReader):
@@ -110,7 +118,7 @@ class OpenAI(TraceReader):
     def recognises(self, head: Head) -> bool:
         body = _body(head.first)
         has_text = isinstance(body.get("messages"), list) or isinstance(body.get("prompt"), str)
-        return has_text and (body is not head.first or "model" in _keys_of_request(body))
+        return has_text and (body is not head.first or _is_request(body))
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a record."""
@@ -123,8 +131,7 @@ class OpenAI(TraceReader):
                 given.remark(NO_TIMES)
                 given.unread_times(record)
             last = last + 1_000 if time is None else millis(time, given.time_unit or "s", key)
-            session = first_of(record, SESSION)
-            yield number, _request(body, record, given, last, session)
+            yield number, _request(body, record, given, last, _session(record, body))
 
 
 class Gateway(OpenAI):
@@ -212,6 +219,8 @@ def _request(
 ) -> Row:
     """The row of one request; its own last answer, if it is there, is no part of the prompt."""
     prompt = Prompt(given)
+    if body.get("tools"):  # chat templates write them before all messages
+        prompt.add(f"<|tools|>\n{msgspec.json.encode(body['tools']).decode()}\n")
     messages = body.get("messages")
     if isinstance(messages, list):
         if messages and _message(messages[-1])[0] == "assistant":
@@ -253,10 +262,25 @@ def _body(record: dict[str, Any]) -> dict[str, Any]:
     return inside if isinstance(inside, dict) else record
 
 
-def _keys_of_request(record: dict[str, Any]) -> set[str]:
-    """Keys that a record has only if it is a request: a data set's rows may name a model, too."""
-    marks = {"max_tokens", "max_completion_tokens", "temperature", "stream", "usage", "response"}
-    return {"model"} if "messages" in record and marks & record.keys() else set()
+def _session(record: dict[str, Any], body: dict[str, Any]) -> int | str | None:
+    """The session that a record names, or its request; in the metadata of either too."""
+    places = [record, record.get("metadata"), body, body.get("metadata")]
+    found = (first_of(place, SESSION) for place in places if isinstance(place, dict))
+    return next((name for name in found if name is not None), None)
+
+
+def _is_request(record: dict[str, Any]) -> bool:
+    """Whether a row with messages is one request: it says how to answer, or what the answer took.
+
+    A data set's rows may name a model, and count tokens of a conversation that ends with an answer.
+    """
+    messages = record.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return False
+    if _MARKS & record.keys():
+        return True
+    is_open = _message(messages[-1])[0] != "assistant"
+    return is_open and bool(_COUNTS & record.keys())
 
 
 def _lower(record: dict[str, Any]) -> dict[str, Any]:
