@@ -179,7 +179,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """Begin a sequence: own what is cached of a prompt, and get slots for the rest.
 
         Args:
-            prompt: A `Request`, or token ids with the keywords of `Request`.
+            prompt: A `Request`, or token ids with the keywords of `Request`. An empty one begins a
+                sequence without tokens or blocks, which grows by `append`.
             **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial``,
                 ``resumed`` and ``external_until``, which apply to this attempt.
 
