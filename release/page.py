@@ -1,4 +1,4 @@
-"""A README as a package page. No file lies beside it there: links are absolute or plain text."""
+"""A README as a package page. No file lies beside it: links are absolute, or name the file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ def absolute(text: str, folder: str, files_url: str | None) -> str:
         text: The README, in Markdown.
         folder: Where it lies in the repository, `""` for the root.
         files_url: The address below which the forge shows the release's files. None if there is
-            none: links to files then become their own text.
+            none: links to files then become their own text and the file's path.
     """
 
     def link(found: re.Match[str]) -> str:
         target = found["target"]
         if SCHEME.match(target):
             return found[0]
-        if files_url is None:
-            return found["text"]
         if target.startswith("#"):
+            if files_url is None:
+                return found["text"]
             target = f"README.md{target}"
         path = posixpath.normpath(posixpath.join(folder, target))
+        if files_url is None:
+            file = path.partition("#")[0]
+            is_named = found["text"].strip("`") in (file, posixpath.basename(file))
+            return found["text"] if is_named else f"{found['text']} ({file})"
         return f"[{found['text']}]({files_url}/{path})"
 
     parts, at = [], 0

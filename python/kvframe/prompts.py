@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from kvframe.policies.admission import Waiting
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
 from kvframe.results import Allocation, Hit, Reason, StepResult
 
-"""Options of a request that each attempt to admit it may set anew."""
+_log = logging.getLogger("kvframe.manager")
 
 
 def check_index(matcher: PrefixDriver | None, config: Config) -> None:
@@ -102,13 +103,31 @@ class Prompts:
         core: The manager's core.
         matcher: The prefix matcher, if it is in Python.
         gate: The admission policy, if it is in Python.
+        tiers: Names of the tiers that are on.
+
+    Attributes:
+        unkept: Those that nothing keeps so far; none once the log has said so.
     """
 
     def __init__(
-        self, core: Core, matcher: PrefixDriver | None, gate: AdmissionDriver | None
+        self,
+        core: Core,
+        matcher: PrefixDriver | None,
+        gate: AdmissionDriver | None,
+        tiers: Sequence[str] = (),
     ) -> None:
         self.matcher = matcher
         self._core, self._gate = core, gate
+        self.unkept = tiers
+
+    def tell_unkept(self) -> None:
+        """Say in the log that the first request comes although nothing keeps the tiers."""
+        _log.warning(
+            "[[tiers]] (%s) without effect: requests come, and no kvframe.tiers.Tiers is made over "
+            "this manager; nothing goes below the pool",
+            ", ".join(self.unkept),
+        )
+        self.unkept = ()
 
     @property
     def are_plain(self) -> bool:

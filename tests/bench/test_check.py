@@ -207,7 +207,7 @@ def test_the_exit_code_tells_of_a_broken_promise(trace: Path, file: Path) -> Non
     assert result.exit_code == 1
     assert "failed   answers        score 0 of " in result.stdout
     assert "not run  cost" in result.stdout
-    assert "\nno replay: bad (this process): " in result.stdout
+    assert "\nno replay: bad (in_the_making.py:Bad): " in result.stdout
     assert result.stdout.splitlines()[-1].startswith(
         "bad does not keep: answers; not tried after that: eligible, "
     )

@@ -86,7 +86,7 @@ def test_a_broken_promise_is_exit_code_1(small: Path) -> None:
     result = check(small, "sorts.py:Bad")
     assert result.exit_code == 1
     assert "failed   answers" in result.stdout
-    assert "no replay: bad (this process)" in result.stdout
+    assert "no replay: bad (sorts.py:Bad)" in result.stdout
 
 
 def test_what_is_not_of_that_kind_is_refused(small: Path) -> None:

@@ -62,9 +62,18 @@ def test_a_key_that_the_policy_never_looks_at_is_hinted_at(tmp_path: Path) -> No
     ]
 
 
+def test_tiers_that_are_off_are_hinted_at(file: Path) -> None:
+    file.write_text(FILE.replace("capacity = 64\n", "capacity = 0\n"))
+    result = kvframe("check", str(file))
+    assert result.stderr.splitlines() == [
+        "hint: tiers: all have capacity = 0 and are off; a kvframe.tiers.Tiers keeps nothing"
+    ]
+
+
 def test_shows_each_value_with_its_origin(file: Path) -> None:
     result = kvframe("check", str(file), KVFRAME_CACHE__HASH="blake3")
-    assert (result.exit_code, result.stderr) == (0, "")
+    hint = "hint: tiers (host): kept only where the engine makes a kvframe.tiers.Tiers\n"
+    assert (result.exit_code, result.stderr) == (0, hint)
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[:3] == [
         "# kvframe.toml: fine",

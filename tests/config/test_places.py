@@ -90,6 +90,23 @@ def test_a_file_may_name_the_places_that_it_allows(file: Path) -> None:
     assert kv.inspect.options()["policy"] == "mine"
 
 
+def test_a_policy_that_fails_is_called_by_its_place(file: Path) -> None:
+    (file.parent / "fails.py").write_text(
+        "from kvframe.policies import BatchedEviction\n\n\nclass Bad(BatchedEviction):\n"
+        "    def score(self, candidates, out):\n        raise ValueError('no')\n"
+    )
+    file.write_text(
+        '[cache]\nblock_size = 4\ncapacity = 4\n[eviction]\npolicy = "fails.py:Bad"\n'
+        '[plugins]\nplaces = ["fails.py"]\n'
+    )
+    kv = KVCacheManager(Resolved.load(file, env={}))
+    seq = kv.allocate(range(16)).seq
+    kv.commit(seq, 16)
+    kv.release(seq)
+    with pytest.warns(RuntimeWarning, match=r"bad \((.*/)?fails\.py:Bad\)"):
+        kv.allocate(range(100, 116))
+
+
 @pytest.mark.parametrize(
     "entry", [".", "places_of_mine.py", "../conf", "../conf/places_of_mine.py"]
 )

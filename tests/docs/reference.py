@@ -31,7 +31,7 @@ from kvframe.stats.counters import Stats
 from kvframe.stats.events import Log
 from kvframe.stats.inspect import Inspect
 from kvframe.tenants import Tenants
-from kvframe.tiers import Tiers
+from kvframe.tiers import Arriving, PollResult, SwapCost, TierHit, Tiers
 from tests.docs.docstring import Docstring, markdown, wrapped
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -50,7 +50,8 @@ ELSEWHERE = (
 )
 VALUES = (
     "What the [verbs](verbs.md) take and return: every class of `kvframe` but its "
-    "[errors](errors.md) and the classes whose verbs have a page."
+    "[errors](errors.md) and the classes whose verbs have a page; and, of `kvframe.tiers`, the "
+    "values that its verbs take and return."
 )
 ROOMS: Mapping[str, type] = {
     "kv.pins": Pins,
@@ -66,6 +67,8 @@ BESIDE: Mapping[str, type] = {
     "kvframe.SlotCache": SlotCache,
     "kvframe.RouterIndex": RouterIndex,
 }
+
+OF_TIERS = (Arriving, PollResult, SwapCost, TierHit)
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -232,6 +235,7 @@ def values() -> dict[str, type]:
     """What the package offers beside its errors and the classes that have a page of verbs."""
     paged = {KVCacheManager, *BESIDE.values()}
     found = {name: getattr(kvframe, name) for name in kvframe.__all__}
+    found |= {kind.__name__: kind for kind in OF_TIERS}
     return {
         name: kind
         for name, kind in found.items()

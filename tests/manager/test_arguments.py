@@ -213,6 +213,19 @@ def test_no_prompt_and_no_keys_is_no_request() -> None:
     kv.release(kv.allocate([]).seq)
 
 
+def test_an_empty_prompt_begins_a_sequence_that_grows() -> None:
+    kv = manager()
+    grant = kv.allocate([])
+    assert (grant.granted_tokens, grant.cached_tokens, grant.prompt_tokens) == (0, 0, 0)
+    assert kv.counts().referenced == 0
+    kv.append(grant.seq, [5, 6])
+    kv.commit(grant.seq, 2)
+    assert kv.lengths(grant.seq).committed == 2
+    assert kv.counts().referenced == 1
+    kv.release(grant.seq)
+    kv.check_integrity()
+
+
 def test_a_policys_message_is_told_on_one_line() -> None:
     class Talks(BatchedPrefix):
         def namespace(self, prompts: Any) -> list[str]:

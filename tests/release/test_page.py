@@ -23,14 +23,17 @@ def outside_code(text: str) -> str:
     return FENCE.sub("", text)
 
 
-def test_links_are_absolute_or_plain_text() -> None:
+def test_links_are_absolute_or_name_the_file() -> None:
     text = "[a](docs/a.md#b) [`c`](../../d.md) [e](https://e.example) [f](#g)\n```\n[h](i)\n```\n"
     there = absolute(text, "plugins/p", FILES)
     assert there == (
         f"[a]({FILES}/plugins/p/docs/a.md#b) [`c`]({FILES}/d.md) [e](https://e.example) "
         f"[f]({FILES}/plugins/p/README.md#g)\n```\n[h](i)\n```\n"
     )
-    assert absolute(text, "", None) == "a `c` [e](https://e.example) f\n```\n[h](i)\n```\n"
+    assert absolute(text, "plugins/p", None) == (
+        "a (plugins/p/docs/a.md) `c` (d.md) [e](https://e.example) f\n```\n[h](i)\n```\n"
+    )
+    assert absolute("[x.md](y/x.md#z) [`x.md`](x.md)", "", None) == "x.md `x.md`"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -12,6 +12,7 @@ import pytest
 
 from kvframe import (
     CacheConfig,
+    CapacityError,
     Config,
     ConfigError,
     EvictionConfig,
@@ -22,8 +23,10 @@ from kvframe import (
     UsageError,
 )
 from kvframe.config import TierAdmissionConfig
+from kvframe.metrics.samples import samples
 from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, NumpyPool, PageShape
-from kvframe.tiers import Part, Thread, Tiers
+from kvframe.tiers import Part, SwapCost, Thread, Tiers
+from kvframe.tiers.base import MOVES
 
 from .helpers import BLOCK, MODEL, REGISTRY, SHAPE, Engine, Shelf, below, host, text
 
@@ -55,8 +58,57 @@ def test_no_tier_is_a_configuration() -> None:
     resolved = Config(tiers=[host(0), below(0)]).resolve(REGISTRY)
     assert resolved.tiers == ()
     KVCacheManager(resolved)
-    with pytest.raises(ConfigError, match="every tier has capacity 0, and is off"):
-        Engine([host(0)])
+    engine = Engine([host(0), below(0)], poison=True)
+    engine.run(text(1, 15))
+    assert engine.run(text(1, 15)).cached_tokens == 12
+    engine.forget()
+    seq = engine.run(text(1, 15)).seq
+    assert engine.tiers.lookup(text(1, 15)).tiers == {"host": 0}
+    seq = engine.start(text(2, 9)).seq
+    engine.compute(seq)
+    assert engine.tiers.make_room(16) == 0
+    with pytest.raises(CapacityError):
+        engine.tiers.swap_out(seq)
+    cost = SwapCost(parameters=1e9, flops=1e6, bandwidth_out=1e9, bandwidth_in=1e9)
+    assert isinstance(engine.tiers.preempt(seq, cost), Request)
+    assert engine.tiers.prefetch(text(1, 15)).state == "done"
+    engine.settle()
+    told = engine.tiers.stats()
+    assert {key for key, count in told["host"].items() if count} == {"refused"}
+    assert {key: count for key, count in told["moved"].items() if count} == {"recomputed": 1}
+    engine.tiers.check_integrity()
+    engine.tiers.close()
+
+
+def test_every_direction_counts_from_zero() -> None:
+    engine = Engine([host()])
+    moved = engine.tiers.stats()["moved"]
+    assert set(moved) == set(MOVES)
+    assert not any(moved.values())
+    assert set(engine.tiers.kinds()["moved"]) == set(MOVES)
+    told = [one for one in samples(engine.kv, engine.tiers) if one.family.endswith("moved_total")]
+    assert {one.labels[0]: one.value for one in told} == dict.fromkeys(MOVES, 0)
+
+
+@pytest.mark.parametrize("way", ["allocate", "step"])
+def test_tiers_that_nothing_keeps_are_told_once(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    kv = KVCacheManager(Config(tiers=[host(4)]).resolve(REGISTRY))
+    assert not caplog.records
+    for seed in range(2):
+        if way == "step":
+            kv.step(allocate=[text(seed, 5)])
+        else:
+            kv.allocate(text(seed, 5))
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("[[tiers]] (host) without effect")
+    caplog.clear()
+    engine = Engine([host()])
+    engine.run(text(1, 5))
+    KVCacheManager(Config(tiers=[host(0)]).resolve(REGISTRY)).allocate(text(1, 5))
+    own = KVCacheManager(Config(tiers=[host(4)]).resolve(REGISTRY))
+    assert [tier.pages for tier in own.inspect.take_tiers()] == [4]
+    own.allocate(text(1, 5))
+    assert not caplog.records
 
 
 def test_without_its_checksum_a_tier_is_refused_and_not_left_empty(
@@ -405,3 +457,25 @@ def test_copies_are_verified_whatever_checksums_a_tier_keeps(checksum: str) -> N
     assert engine.run(text(1, 17)).external_tokens == 16
     told = engine.tiers.stats()
     assert (told["moved"]["onboarded"], told["host"]["failed_stores"]) == (4, 0)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_forks_of_a_load_are_told_where_what_they_were_forked_from_has_ended(good: bool) -> None:
+    engine = Engine([host()])
+    one = text(1, 13)
+    engine.run(one)
+    engine.forget()
+    grant = engine.start(one)
+    first = engine.kv.fork(grant.seq)
+    second = engine.kv.fork(grant.seq)
+    other = engine.start(one, join=True)
+    engine.kv.preempt(grant.seq)
+    if not good:
+        engine.tiers.host.pools[0].poison(range(16))
+    polled = engine.tiers.drain()
+    told = polled.landed if good else polled.rewound
+    assert sorted(told) == sorted([first, second, other.seq])
+    for seq in (first, second, other.seq):
+        engine.texts[seq] = one
+        assert engine.compute(seq) == (1 if good else 13)
+    engine.tiers.check_integrity()

@@ -231,6 +231,25 @@ def test_what_other_weights_computed_does_not_come_back(when: str) -> None:
     engine.tiers.check_integrity()
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_is_on_its_way_out_is_told(parts: int) -> None:
+    engine = Engine([host(16)], blocks=12, parts=parts)
+    one, two = running(engine, text(1, 18)), running(engine, text(2, 9))
+    assert engine.tiers.leaving == 0
+    swapped = engine.tiers.swap_out(one)
+    assert engine.tiers.leaving == 5
+    assert engine.tiers.offload(two) == 2
+    assert engine.tiers.leaving == 7
+    assert engine.kv.counts().free == 12 - 5 - 3  # held until they are copied
+    engine.settle()
+    assert engine.tiers.leaving == 0
+    engine.forget()
+    assert engine.kv.counts().free == 12 - 3
+    engine.tiers.swap_in(swapped)
+    assert engine.tiers.leaving == 0  # on its way in
+    engine.settle()
+
+
 @pytest.mark.scenario("T1", "T20")
 def test_a_page_that_changed_meanwhile_is_computed_again() -> None:
     engine = Engine([host(16)], blocks=12)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kvframe_vllm import choice
+from kvframe_vllm import choice, releases
 from kvframe_vllm.check import MANAGER_SCHEDULER, PLUGINS, POOL_SCHEDULERS, main
 
 SHADOW = {
@@ -45,7 +45,7 @@ name = "host"
 capacity = 8
 """
 
-RELEASE = re.compile(r"vLLM \d.*: a known release|error: vLLM's sources cannot be read")
+RELEASE = re.compile(r"vLLM \d.*: a known release")
 
 Checked = tuple[int, str, str]
 Check = Callable[..., Checked]
@@ -57,6 +57,8 @@ def check(
 ) -> Check:
     """Exit code, stdout and stderr, of what is not about vLLM's release."""
     monkeypatch.chdir(tmp_path)
+    if not installed():
+        monkeypatch.setattr("kvframe_vllm.check._release", lambda _: ())
     for name in [*choice.VARIABLES, PLUGINS]:
         monkeypatch.delenv(name, raising=False)
 
@@ -73,9 +75,24 @@ def check(
             "\n".join(line for line in text.splitlines() if not RELEASE.match(line))
             for text in (told.out, told.err)
         )
-        return (2 if err else 0) if not installed() else int(str(ended.value.code)), out, err
+        return int(str(ended.value.code)), out, err
 
     return checked
+
+
+def test_a_release_that_is_not_known_has_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(releases.POOL, "unknown", "vLLM 9.9 is not one of the known releases")
+    for policy, more in (("lfu", []), ("lfuu", ["error: eviction.policy = "])):
+        monkeypatch.setattr(sys, "argv", ["check", policy])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        told = capsys.readouterr()
+        assert "will rule" not in told.out
+        first, *rest = told.err.splitlines()
+        assert first == "error: vLLM 9.9 is not one of the known releases"
+        assert [line[: len(want)] for line, want in zip(rest, more, strict=True)] == more
 
 
 def installed() -> bool:
@@ -269,3 +286,17 @@ def test_the_command_imports_neither_vllm_nor_torch() -> None:
     else:
         assert code == "code 2"
         assert "PackageNotFoundError" in done.stderr
+
+
+@pytest.mark.skipif(installed(), reason="vLLM is installed")
+@pytest.mark.parametrize("command", ["replay", "replay.cost"])
+def test_without_vllm_a_replay_says_so_in_a_line(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", f"kvframe_vllm.{command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: vLLM is not installed beside ")

@@ -60,6 +60,8 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
     click.echo(show(resolved))
     for told in _without_effect(resolved):
         click.echo(f"hint: {told}", err=True)
+    if resolved.config.tiers:
+        click.echo(f"hint: {_kept(resolved)}", err=True)
     stores = [tier.config for tier in resolved.tiers if tier.store is not None]
     if stores and not resolved.config.cache.weight_version:
         click.echo(
@@ -116,6 +118,14 @@ def _without_effect(resolved: Resolved) -> Iterator[str]:
             value = getattr(section, key, None)
             if value is not None and way in ways and _is_imported(chosen):
                 yield f"{path}.{key} = {value}: without effect on {chosen.name}, which is {way}"
+
+
+def _kept(resolved: Resolved) -> str:
+    """What becomes of ``[[tiers]]``, which a manager alone does not keep."""
+    if not resolved.tiers:
+        return "tiers: all have capacity = 0 and are off; a kvframe.tiers.Tiers keeps nothing"
+    names = ", ".join(tier.config.name for tier in resolved.tiers)
+    return f"tiers ({names}): kept only where the engine makes a kvframe.tiers.Tiers"
 
 
 def _is_imported(chosen: Chosen[Any]) -> bool:

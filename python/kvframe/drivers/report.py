@@ -16,9 +16,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def origin_of(loaded: Loaded[Any]) -> str:
-    """A policy with its package and version, for messages."""
+    """A policy with its package and version, or with its place, for messages."""
     package = f"{loaded.distribution} {loaded.version}".rstrip()
-    return f"{loaded.descriptor.name} ({package})"
+    return f"{loaded.descriptor.name} ({loaded.place or package})"
 
 
 def failure(origin: str, error: BaseException) -> PolicyError:

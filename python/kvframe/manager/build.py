@@ -62,6 +62,11 @@ def core_of(
     return core
 
 
+def tiers_of(resolved: Resolved) -> list[str]:
+    """The names of the tiers that are on."""
+    return [tier.config.name for tier in resolved.tiers]
+
+
 def _tell(resolved: Resolved) -> None:
     """Say in the log what starts: in words, and as fields that a formatter may write."""
     cache = resolved.config.cache
@@ -73,7 +78,7 @@ def _tell(resolved: Resolved) -> None:
         "index": cache.index,
         "block_size": cache.block_size,
         "blocks": resolved.capacity_blocks,
-        "tiers": [tier.config.name for tier in resolved.tiers],
+        "tiers": tiers_of(resolved),
     }
     words = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
     _log.info("a manager starts: %s", words, extra={"kvframe": fields})

@@ -18,7 +18,7 @@ from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
 from kvframe.errors import UsageError
 from kvframe.manager import step as steps
-from kvframe.manager.build import core_of, drivers_of, resolved_of
+from kvframe.manager.build import core_of, drivers_of, resolved_of, tiers_of
 from kvframe.manager.forks import forked
 from kvframe.manager.tables import Offsets, all_tables, slots_of
 from kvframe.pins import Pins
@@ -110,7 +110,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
         drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
-        self._prompts = prompts = Prompts(core, matcher, gate)
+        self._prompts = prompts = Prompts(core, matcher, gate, tiers_of(resolved))
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core, prompts)
@@ -179,7 +179,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """Begin a sequence: own what is cached of a prompt, and get slots for the rest.
 
         Args:
-            prompt: A `Request`, or token ids with the keywords of `Request`.
+            prompt: A `Request`, or token ids with the keywords of `Request`. An empty one begins a
+                sequence without tokens or blocks, which grows by `append`.
             **options: See `Request`. With a `Request`, only ``chunk``, ``until``, ``partial``,
                 ``resumed`` and ``external_until``, which apply to this attempt.
 
@@ -191,6 +192,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         """
         request, attempt = requested(prompt, options, PER_TRY)
         prompts, external_until = self._prompts, attempt.pop("external_until", None)
+        if prompts.unkept:
+            prompts.tell_unkept()
         if prompts.are_plain and external_until is None:
             return Allocation(*self._core.allocate(request, **attempt))
         (held,) = prompts.waits([request])

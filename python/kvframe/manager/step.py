@@ -118,6 +118,8 @@ def step(  # noqa: D417 self is the manager
     waiting: Sequence[Any] | None = None
     count, turns, answers = 0, None, []
     if allocate is not None:
+        if self._prompts.unkept:
+            self._prompts.tell_unkept()
         waiting = queue_of(allocate)
         count = len(waiting)
         if self._prompts.asks_of_queue:

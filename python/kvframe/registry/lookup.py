@@ -65,7 +65,7 @@ class Loaded(Generic[D]):
     """A policy that was found, with the package and the plugin it came from.
 
     ``is_imported`` is False for one that is named by its place where nothing may be imported: its
-    descriptor then has the name and no more.
+    descriptor then has the name and no more. ``place`` is that place, if it was named by one.
     """
 
     descriptor: D
@@ -73,6 +73,7 @@ class Loaded(Generic[D]):
     version: str
     plugin: str
     is_imported: bool = True
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,8 @@ class Registry:
                 f"{place}: an option needs a value: {home}:{rest}=VALUE, where {rest!r} is"
             )
         holder = places.load(place, self.has)
-        return [Loaded(offer, HERE, "", place) for offer in self._called(holder, place, HERE)]
+        offers = self._called(holder, place, HERE)
+        return [Loaded(offer, HERE, "", place, place=place) for offer in offers]
 
     def refresh(self) -> None:
         """Look through the installed packages again at the next lookup.

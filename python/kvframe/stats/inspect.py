@@ -11,6 +11,7 @@ from kvframe._core import Manager as Core
 from kvframe.arguments import is_int, shown
 from kvframe.config import Resolved
 from kvframe.config.rules import reusable_unit
+from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import UsageError
 from kvframe.prompts import Prompts
 from kvframe.request import Request
@@ -28,6 +29,14 @@ class Inspect:
     def __init__(self, core: Core, resolved: Resolved, prompts: Prompts) -> None:
         self._core, self.resolved, self._prompts = core, resolved, prompts
         self._block_size = resolved.config.cache.block_size
+
+    def take_tiers(self) -> tuple[ResolvedTier, ...]:
+        """The tiers that are on, for what keeps them: `kvframe.tiers.Tiers`, or one of your own.
+
+        Until it is called, the log warns when the first request comes, as nothing keeps them.
+        """
+        self._prompts.unkept = ()
+        return self.resolved.tiers
 
     def snapshot(self) -> Snapshot:
         """Everything the manager holds at one instant, copied. O(blocks).

@@ -19,13 +19,21 @@ from kvframe.tiers.uses import Uses
 Level = HostTier | StoreTier
 
 
+MOVES = (
+    *("offloaded", "onboarded", "demoted", "promoted", "swapped_out", "swapped_in"),
+    *("failed_swaps", "recomputed", "computed_instead", "deferred", "dropped"),
+)
+"""The counters between tiers."""
+
+
 class PollResult(NamedTuple):
     """Loads that have ended.
 
     Attributes:
         rewound: Sequences whose load brought less than it promised: they are cut to what is good;
             `KVCacheManager.extend` gives the slots back.
-        landed: Sequences whose load has arrived, or part of it.
+        landed: Sequences whose load has arrived, or part of it. A fork lands with the sequence that
+            it was forked from; where that has ended, the forks are named.
     """
 
     rewound: list[int]
@@ -53,7 +61,7 @@ class Levels:
         self._numbers = {one.name: at + 1 for at, one in enumerate(host.index.tier.tenants)}
         self.tenant_of: Callable[[Keys], int] = nobody
         self.uses = Uses([level.gate for level in self.all], lambda keys: self.tenant_of(keys))
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self.arrived = PollResult([], [])
         self.starved: set[object] = set()
         self.cleaned: list[dict[Key, bool]] = [{} for _ in below]

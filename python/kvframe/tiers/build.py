@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvframe.arguments import is_int, shown
-from kvframe.config import Resolved
+from kvframe.config import Config, TierConfig
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import ConfigError, UsageError
 from kvframe.manager import KVCacheManager
@@ -17,8 +18,8 @@ from kvframe.tiers.store_tier import StoreTier, check_apart
 from kvframe.tiers.worker import Worker
 
 
-def tiers_of(kv: KVCacheManager) -> Resolved:
-    """The configuration of a manager, which has tiers.
+def tiers_of(kv: KVCacheManager) -> Sequence[ResolvedTier]:
+    """The tiers of a manager's configuration; if all are off, host memory without a page.
 
     Raises:
         ConfigError: It has none, or they do not serve its layer groups.
@@ -27,14 +28,18 @@ def tiers_of(kv: KVCacheManager) -> Resolved:
     if not isinstance(kv, KVCacheManager):
         raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
     resolved = kv.inspect.resolved
-    if not resolved.tiers:
-        if resolved.config.tiers:
-            raise ConfigError("tiers: every tier has capacity 0, and is off; make no Tiers then")
+    if not resolved.config.tiers:
         raise ConfigError("tiers: the configuration has none; say [[tiers]]")
-    first, *_ = resolved.tiers
+    tiers = kv.inspect.take_tiers() or (_pageless(resolved.config.tiers[0].name),)
+    first, *_ = tiers
     if first.admission.name == "write-back" and len(resolved.config.groups) > 1:
         raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
-    return resolved
+    return tiers
+
+
+def _pageless(name: str) -> ResolvedTier:
+    (host,) = Config(tiers=[TierConfig(name=name, capacity=1)]).resolve().tiers
+    return replace(host, pages=0)
 
 
 def space_of(

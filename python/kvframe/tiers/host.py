@@ -55,7 +55,8 @@ class HostTier:
         self.name, self.config = tier.config.name, tier.config
         self.index = TierIndex(tier, block_size, len(shapes))
         self.gate = Gate(tier, self.index, "host", block_size)
-        layouts = [Layout.of(BLOCK_FIRST, shape, tier.pages) for shape in shapes]
+        # There is no memory of no page: that of tiers that are off has one, which stays unused.
+        layouts = [Layout.of(BLOCK_FIRST, shape, max(tier.pages, 1)) for shape in shapes]
         self.pools = list(pools) if pools is not None else [NumpyPool(one) for one in layouts]
         if len(self.pools) != len(shapes):
             raise UsageError(f"host: {len(self.pools)} pools for {len(shapes)} parts")

@@ -83,6 +83,7 @@ class Moves:
         out_rate: Bytes a second from the pool to host memory, as measured.
         in_rate: Bytes a second back.
         check_rate: Bytes a second that are checked before they come back.
+        leaving: Pages on their way from the pool to host memory.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Moves:
         self._queued: list[tuple[list[Event], Callable[[], None]]] = []
         self.out_rate, self.in_rate, self.check_rate = Rate(), Rate(), Rate()
         self._failing = Trouble()
+        self.leaving = 0
 
     def _watched(
         self, then: Callable[[int | Exception], None]
@@ -127,7 +129,13 @@ class Moves:
         ``took``: receives the seconds of the copy, without its wait for a turn or a poll. A
         device's copy counts by its event's ``seconds``, or until a poll sees it done.
         """
-        then = self._watched(then)
+        self.leaving += len(slots)
+        watched = self._watched(then)
+
+        def left(outcome: int | Exception) -> None:
+            self.leaving -= len(slots)
+            watched(outcome)
+
         if self._movers is None:
 
             def copy() -> int:
@@ -136,15 +144,15 @@ class Moves:
                 _tell(took, started)
                 return after()
 
-            self._worker.submit(copy, then)
+            self._worker.submit(copy, left)
             return
         pairs = zip(self._movers, pages, strict=True)
         starts = [partial(mover.out, some, slots) for mover, some in pairs]
 
         def copied() -> None:
-            self._worker.submit(after, then)
+            self._worker.submit(after, left)
 
-        self._queue(starts, copied, then, took)
+        self._queue(starts, copied, left, took)
 
     def bring(
         self,
@@ -328,6 +336,18 @@ def parts_of(
                 f"a pool has {part.pool.layout.blocks} pages: there are {blocks} blocks"
             )
     return parts
+
+
+def check_movers(movers: Sequence[Mover] | None, parts: Sequence[Part], *, layerwise: bool) -> None:
+    """There is a mover for each part, and with ``layerwise`` each brings layer by layer.
+
+    Raises:
+        UsageError: It is not so.
+    """
+    if movers is not None and len(movers) != len(parts):
+        raise UsageError(f"movers: {len(movers)} of them for {len(parts)} parts")
+    if layerwise and not (movers and all(hasattr(mover, "onboard") for mover in movers)):
+        raise UsageError("layerwise = True: needs movers that have an onboard()")
 
 
 def dtype_of(parts: Sequence[Part], resolved: Resolved) -> str:

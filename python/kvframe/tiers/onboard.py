@@ -361,9 +361,17 @@ class Onboard:
                 arrived.rewound.extend(self._kv.loaded(loading.ticket, good))
             except HandleError:  # the engine has settled it, or its deadline has come
                 loading.loaded = 0
-            if loading.seq is not None and loading.loaded and is_running(self._kv, loading.seq):
-                arrived.landed.append(loading.seq)
+            if loading.loaded:
+                arrived.landed.extend(self._landed(loading))
         self._end(loading)
+
+    def _landed(self, loading: Loading) -> list[int]:
+        """The sequence whose load it was; if it has ended, the forks that go on without it."""
+        if loading.seq is None or is_running(self._kv, loading.seq):
+            return [] if loading.seq is None else [loading.seq]
+        owners = self._kv.blocks.owners(int(loading.pages[0][0])).sequences
+        # `land_joined` tells of those that joined it.
+        return [seq for seq in dict.fromkeys(owners) if seq not in self._joined]
 
     def _end(self, loading: Loading) -> None:
         if loading.state != "cancelled":

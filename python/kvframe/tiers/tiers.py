@@ -24,7 +24,7 @@ from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.demote import Demotion
 from kvframe.tiers.erasure import Erasure, erased
 from kvframe.tiers.host import HostTier
-from kvframe.tiers.moves import Mover, Moves, Part, parts_of
+from kvframe.tiers.moves import Mover, Moves, Part, check_movers, parts_of
 from kvframe.tiers.names import Scope
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.offload import Offload
@@ -79,7 +79,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
     - ask, and begin sequences: `lookup`, `allocate`, `prefetch`, `arriving`, `cancel`
     - down: `offload`, `make_room`, `tidy`
     - whole sequences: `preempt`, `swap_out`, `swap_in`, `drop_swapped`
-    - settle what has ended, once per step: `poll`; wait for all of it: `drain`, `close`
+    - settle what has ended, once per step: `poll`; wait for it: `drain`, `close`; ask: `leaving`
     - forget: `reset_prefix_cache`, `erase_tenant`, `set_weight_version`
     - look inside: `levels`, `page_bytes`, `stats`, `tenants`, `kinds`, `spaces`; `verify`,
       `check_integrity`
@@ -107,8 +107,9 @@ class Tiers(metaclass=Renamed, old=CACHE):
         verify: Compare checksums after every copy, in the pool too.
 
     Raises:
-        ConfigError: The configuration has no tiers, or does not allow them; there is a store, and
-            neither the model nor its weights have a name; or two tiers are in one place.
+        ConfigError: The configuration has no ``[[tiers]]``, or does not allow them (those that are
+            off are allowed, and these tiers then keep nothing); there is a store, and neither the
+            model nor its weights have a name; or two tiers are in one place.
         ImportError: A package is missing that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
         UsageError: A part, a rank or a name is wrong.
@@ -132,23 +133,19 @@ class Tiers(metaclass=Renamed, old=CACHE):
         poison: bool = False,
         verify: bool = False,
     ) -> None:
-        resolved = tiers_of(kv)
+        first, *others = tiers = tiers_of(kv)
         self.kv, self.block_size = kv, kv.block_size
-        parts = parts_of(pools, resolved, kv.counts().total)
-        if movers is not None and len(movers) != len(parts):
-            raise UsageError(f"movers: {len(movers)} of them for {len(parts)} parts")
-        if layerwise and not (movers and all(hasattr(mover, "onboard") for mover in movers)):
-            raise UsageError("layerwise = True: needs movers that have an onboard()")
+        parts = parts_of(pools, kv.inspect.resolved, kv.counts().total)
+        check_movers(movers, parts, layerwise=layerwise)
         most = prefetched_pages(prefetch_tokens, self.block_size)
         self._space = space_of(kv, parts, model=model, rank=rank, ranks=ranks, salt=salt)
         self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
         self._closed = False
 
-        first, *others = resolved.tiers
         shapes = [part.pool.layout.shape for part in parts]
         checks = {"poison": poison, "verify": verify}
         self.host = HostTier(first, shapes, self.block_size, host, **checks)
-        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in resolved.tiers]
+        self.workers = [worker(f"kvframe-{tier.config.name}") for tier in tiers]
         sums = self.host.sums if verify else None
         self.moves = moves = Moves(parts, self.host.pools, self.workers[0], movers, sums)
         self.below: list[StoreTier] = []
@@ -173,6 +170,11 @@ class Tiers(metaclass=Renamed, old=CACHE):
     def levels(self) -> list[Level]:
         """Every tier, the nearest first."""
         return self._levels.all
+
+    @property
+    def leaving(self) -> int:
+        """Pages that are being copied out of the pool; their blocks are held until then."""
+        return self._worth.moves.leaving
 
     @property
     def page_bytes(self) -> int:

@@ -180,10 +180,14 @@ def findings(setting: Setting) -> Iterator[Finding]:
     yield from _misspelt(setting)
     yield from _connector(setting)
     ruler = ruling(setting)
-    yield from _release(ruler)
+    known = True
+    for found in _release(ruler):
+        known &= not found.wrong
+        yield found
     yield from _plugin(setting, ruler)
     if ruler is not None:
-        yield from _rules(ruler)
+        # On a release that is not known nothing is ruled: only what else is wrong is told.
+        yield from (found for found in _rules(ruler) if known or found.wrong)
     elif setting.connector is None:
         named = [choice.VARIABLE] if setting.environment.get(choice.VARIABLE) else []
         named += ["additional_config"] if choice.KEY in setting.additional else []

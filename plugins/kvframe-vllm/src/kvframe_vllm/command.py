@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,21 @@ from kvframe.errors import KVFrameError
 
 BAD_INPUT = 2
 """The exit code of wrong usage or data, as of the command ``kvframe``."""
+
+
+def needs_vllm() -> None:
+    """End a command, ``python -m ...``, with one line if vLLM is not there.
+
+    Call it in the package of commands that import vLLM: Python loads that first, and
+    ``sys.argv[0]`` is ``-m`` until it has found the command. An import is left alone.
+
+    Raises:
+        SystemExit: With `BAD_INPUT`.
+    """
+    if sys.argv[0] == "-m" and importlib.util.find_spec("vllm") is None:
+        why = f"vLLM is not installed beside {sys.executable}; this command runs its scheduler"
+        print(f"error: {why}", file=sys.stderr)
+        raise SystemExit(BAD_INPUT)
 
 
 def one_line(main: Callable[[], None]) -> Callable[[], None]:

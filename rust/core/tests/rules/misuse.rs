@@ -53,6 +53,8 @@ fn rule_9_loans_are_given_back_once() {
     refused(&mut m, &[seq], |m| m.free(&[NIL]));
     let error = refused(&mut m, &[seq], |m| m.publish_block(8, Key(1), NIL).map(|_| ()));
     assert_eq!(why(error), (8, "free", "the pool has no such block"));
+    let error = refused(&mut m, &[seq], |m| m.publish_block(owned, Key(1), NIL).map(|_| ()));
+    assert_eq!(why(error), (u64::from(owned), "committed", "it is published already"));
     m.free(&loan).unwrap();
     let error = refused(&mut m, &[seq], |m| m.free(&loan));
     assert_eq!(why(error).2, "it was given back before: a double free");

@@ -19,3 +19,7 @@
 ``manager_fuzz``  loose values of clients under it
 ``switching``  time of a switch in a full pool
 """
+
+from kvframe_vllm.command import needs_vllm
+
+needs_vllm()

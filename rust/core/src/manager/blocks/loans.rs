@@ -35,16 +35,17 @@ impl Manager {
         let (ended, others) = blocks.split_at(self.store.end_loans(blocks));
         if let Some(&block) = others.first() {
             self.store.mark_lent(ended);
-            return Err(self.not_lent(block, ended.contains(&block)));
+            return Err(self.not_lent(block, ended.contains(&block).then_some("it is named twice")));
         }
         self.store.tick();
         self.store.take_back(blocks);
         Ok(())
     }
 
-    pub(super) fn not_lent(&self, block: BlockId, twice: bool) -> Error {
-        let why = if twice {
-            "it is named twice"
+    /// `known`: what the caller can say of the reason.
+    pub(super) fn not_lent(&self, block: BlockId, known: Option<&'static str>) -> Error {
+        let why = if let Some(known) = known {
+            known
         } else if block >= self.pool().capacity() {
             NO_SUCH
         } else if self.pool().generation(block) > 0 {

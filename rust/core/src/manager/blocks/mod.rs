@@ -29,7 +29,8 @@ impl Manager {
         parent: BlockId,
     ) -> Result<Option<BlockId>> {
         if self.pool().refs_or_none(block) != Some(1) || self.pool().state(block) != State::Lent {
-            return Err(self.not_lent(block, false));
+            let published = self.pool().state(block) == State::Committed;
+            return Err(self.not_lent(block, published.then_some("it is published already")));
         }
         if parent != NIL
             && (self.held_blocks.count(parent) == 0
