@@ -20,6 +20,7 @@ from kvframe.errors import UsageError
 from kvframe.manager import step as steps
 from kvframe.manager.build import core_of, drivers_of, resolved_of
 from kvframe.manager.forks import forked
+from kvframe.manager.settings import Settings
 from kvframe.manager.tables import Offsets, all_tables, slots_of
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
@@ -87,6 +88,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
     - ``pressure`` says how scarce room is, and which sequences to preempt;
+    - ``settings`` changes the configuration while it serves, and changes it back;
     - ``tenants`` says what each tenant has, and erases one;
     - ``stats`` counts, ``log`` is the ordered log of what happened, ``inspect`` looks inside.
 
@@ -109,7 +111,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.block_size = size = resolved.config.cache.block_size
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
-        drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
+        drivers: dict[str, object] = {"eviction": evicting, "admission": gate, "prefix": matcher}
         self._prompts = prompts = Prompts(core, matcher, gate)
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
@@ -118,6 +120,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.tenants = Tenants(core)
         self.log = Log(core, size)
         self.inspect = Inspect(core, resolved, prompts)
+        self.settings = Settings(core, resolved, prompts, drivers, self.inspect)
 
     @classmethod
     def from_toml(
