@@ -81,15 +81,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     - tell kernels where KV is: `block_table`, `block_tables`, `slot_mapping`
     - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`
     - the pool: `counts`, `evict_until`, `resize`, `sleep`, `wake`, `expire_until`
-    - forget: `reset_prefix_cache`, `set_weight_version`
-    - recount everything: `check_integrity`
+    - forget: `reset_prefix_cache`, `set_weight_version`; recount everything: `check_integrity`
 
     Everything else stands in rooms:
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
     - ``pressure`` says how scarce room is, and which sequences to preempt;
-    - ``settings`` changes the configuration while it serves, and changes it back;
-    - ``tenants`` says what each tenant has, and erases one;
+    - ``settings`` changes the configuration, ``tenants`` says what each has, and erases one;
     - ``stats`` counts, ``log`` is the ordered log of what happened, ``inspect`` looks inside.
 
     Args:
@@ -111,7 +109,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.block_size = size = resolved.config.cache.block_size
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
-        drivers: dict[str, object] = {"eviction": evicting, "admission": gate, "prefix": matcher}
+        drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
         self._prompts = prompts = Prompts(core, matcher, gate)
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
