@@ -87,7 +87,7 @@ class Settings:
         core: Core,
         resolved: Resolved,
         prompts: Prompts,
-        drivers: dict[str, object],
+        drivers: dict[str, Any],
         inspect: Inspect,
     ) -> None:
         self._core, self._prompts, self._drivers = core, prompts, drivers
