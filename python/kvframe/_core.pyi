@@ -196,6 +196,11 @@ class Manager:
         """
         Whether a request could be admitted: 0 never, 1 later, 2 now.
         """
+    def change(self, /, options: dict, *, eviction: bool, admission: bool) -> None:
+        """
+        Has the policies of `options`, a table as a manager is made from, decide from now on, as far as `eviction` and
+        `admission` say so; `pressure.*`, `retention.pin_cap` and the shares of tenants hold. All of it or nothing.
+        """
     def check_answers(
         self, /, requests: SupportsGetItem[int, Request], blocks: SupportsGetItem[int, Any]
     ) -> Incomplete:

@@ -129,6 +129,10 @@ class Prompts:
         )
         self.unkept = ()
 
+    def replace_gate(self, gate: AdmissionDriver | None) -> None:
+        """Ask another admission policy from now on; None asks none in Python."""
+        self._gate = gate
+
     @property
     def are_plain(self) -> bool:
         """Whether requests go to the core as they are."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvframe.bench.difference import Limit, differences, sentence
+from kvframe.bench.results import read_cells, read_names, read_verdicts
 from kvframe.errors import ConfigError
 
 from .conftest import Command
@@ -78,6 +79,20 @@ def test_plain_json_has_no_intervals(results: Path) -> None:
     assert any(Limit.parse("token_hit_rate < -0.1pp").crossed(row) for row in rows)
     with pytest.raises(ConfigError, match="did you mean evictions"):
         differences("a", "b", ["eviction"])
+
+
+@pytest.mark.parametrize("schema", ["kvframe-bench-1", "kvframe-bench-3"])
+def test_results_of_another_form_are_refused_by_name(
+    results: Path, tmp_path: Path, schema: str
+) -> None:
+    data = (Path("a") / "results.json").read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "results.json").write_bytes(data.replace(b"kvframe-bench-2", schema.encode(), 1))
+    with pytest.raises(ConfigError, match=f"schema = '{schema}': this kvframe reads 'kvframe-"):
+        read_cells(str(other))
+    assert read_names(str(other)) is None
+    assert read_verdicts(other) == []
 
 
 @pytest.mark.parametrize("text", ["token_hit_rate", "a < b", "x = 3", "x < 3 points"])

@@ -25,6 +25,7 @@ from kvframe.blocks import BlockPool
 from kvframe.cli import main
 from kvframe.cli.pages import PAGES
 from kvframe.errors import KVFrameError
+from kvframe.manager.settings import Settings
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
 from kvframe.stats.counters import Stats
@@ -57,6 +58,7 @@ ROOMS: Mapping[str, type] = {
     "kv.pins": Pins,
     "kv.blocks": BlockPool,
     "kv.pressure": PressureRoom,
+    "kv.settings": Settings,
     "kv.tenants": Tenants,
     "kv.stats": Stats,
     "kv.log": Log,

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "plugins": "decides what is loaded before the core is built",
     "prefix": "says who is asked before the core is",
     "tenants": "is told by kv.tenants.rows(), resolved to blocks",
+    "security": "says what the configuration itself refuses",
     "tiers": "says what is below the core's pool, which knows nothing of it",
     "admission.on_error": "says what becomes of an error on its way out of the core",
     "admission.budget_ms": "is kept by whoever calls the policy",

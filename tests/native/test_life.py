@@ -6,12 +6,14 @@ import ctypes
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kvframe import ConfigError, KVCacheManager, PolicyError, _core
+from kvframe import Config, ConfigError, KVCacheManager, PolicyError, _core
+from kvframe.config.policies import Chosen
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.native import ACCESS, COLUMNS, FACTS, NONE, NativePolicy
@@ -306,3 +308,27 @@ def test_a_window_goes_over_what_the_policy_asks_for() -> None:
         serve(kv, 50_000, SIZE)
         assert offered == [expected]
         assert kv.inspect.options()["window"] == expected % 300
+
+
+def test_a_state_begins_and_ends_with_a_change_of_policy() -> None:
+    """In, out and in again under a manager that serves: what is cached stays, no state is left."""
+    states = helpers.compiled().states
+    before = states()
+    kv = KVCacheManager(block_size=SIZE, capacity=16)
+    serve(kv, 0, 24)
+    held = kv.counts().cached
+    then = Config.of(block_size=SIZE, capacity=16, eviction="fifo").resolve()
+    then = replace(then, eviction=Chosen(found(lambda: in_c("order"))))
+    kv.settings.reload(then)
+    assert (states(), kv.counts().cached) == (before + 1, held)
+    serve(kv, 1000, 24)
+    serve(kv, 2000, 40)
+    kv.check_integrity()
+    kv.settings.rollback()
+    assert states() == before
+    kv.settings.reload(then)
+    serve(kv, 3000, 24)
+    kv.check_integrity()
+    del kv
+    gc.collect()
+    assert states() == before

@@ -116,6 +116,7 @@ def flipped(data: bytes) -> bytes:
     [
         (cut, "the log ends after .* bytes, but its header says "),
         (flipped, "damaged: its checksum is another"),
+        (lambda data: data.replace(b"log 2 ", b"log 1 ", 1), "event log of version '1': .* reads "),
         (lambda data: data.replace(b"log 2 ", b"log 3 ", 1), "event log of version '3': .* reads "),
         (lambda data: data.replace(b'"bytes"', b'"byte"', 1), "damaged header: "),
         (lambda data: gzip.compress(data)[:-9], "the gzip data is damaged: "),

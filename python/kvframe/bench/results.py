@@ -205,7 +205,15 @@ def read_names(where: str) -> list[str] | None:
         return None
 
 
-class _Names(msgspec.Struct, frozen=True):
+class _Saved(msgspec.Struct, frozen=True):
+    schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise ValueError(f"schema = {self.schema!r}: this kvframe reads {SCHEMA!r}")
+
+
+class _Names(_Saved, frozen=True, kw_only=True):
     requests: list[str]
 
 
@@ -241,11 +249,11 @@ class _Kept(msgspec.Struct, frozen=True):
     cell: Cell
 
 
-class _Cells(msgspec.Struct, frozen=True):
+class _Cells(_Saved, frozen=True, kw_only=True):
     cells: list[Cell]
 
 
-class _Verdicts(msgspec.Struct, frozen=True):
+class _Verdicts(_Saved, frozen=True):
     verdicts: list[Verdict] = []
 
 

@@ -148,8 +148,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             ConfigError: A value is of the wrong type or impossible.
             PluginError: A policy is not found, blocked or broken.
         """
-        data, defaults = self.plain(), dict(_leaves(Config().plain()))
-        given = [path for path, value in _leaves(data) if defaults.get(path, _leaves) != value]
+        data, defaults = self.plain(), dict(leaves(Config().plain()))
+        given = [path for path, value in leaves(data) if defaults.get(path, leaves) != value]
         origins = Origins(dict.fromkeys(given, KEYWORD))
         spread(data, data, origins)
         return _resolve(data, origins, None, registry)
@@ -301,7 +301,7 @@ def _resolve(
     config = _filled(config, chosen, tiers)
     return Resolved(
         config=config,
-        provenance={path: origins.of(path) for path, _ in _leaves(config.plain())},
+        provenance={path: origins.of(path) for path, _ in leaves(config.plain())},
         capacity_blocks=blocks,
         block_bytes=max(used) if used else None,
         page_bytes=tuple(used or ()),
@@ -430,13 +430,14 @@ def _keys() -> Iterator[str]:
             yield from (f"{section.name}.{name}" for name in names)
 
 
-def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every value of nested tables, and lists of them, with its key path."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
-            yield from _leaves(item, join(path, name))
+            yield from leaves(item, join(path, name))
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for index, item in enumerate(value):
-            yield from _leaves(item, join(path, index))
+            yield from leaves(item, join(path, index))
     else:
         yield path, value
 

@@ -26,19 +26,31 @@ def drivers_of(
     resolved: Resolved,
 ) -> tuple[Each | None, admission.AdmissionDriver | None, prefix.PrefixDriver | None]:
     """The drivers of policies from outside the core, a kind each; None if it has the policy."""
-    config, size = resolved.config, resolved.config.cache.block_size
-    terms = Terms.of(config.admission, resolved.admission.options, size)
-    gate = admission.driver(resolved.admission.loaded, terms)
-    terms = Terms.of(config.prefix, resolved.prefix.options, size)
+    config = resolved.config
+    gate = gate_of(resolved)
+    terms = Terms.of(config.prefix, resolved.prefix.options, config.cache.block_size)
     matcher = prefix.driver(resolved.prefix.loaded, terms)
     check_index(matcher, config)
-    terms = Terms.of(config.eviction, resolved.eviction.options, size)
+    return evicting_of(resolved), gate, matcher
+
+
+def gate_of(resolved: Resolved) -> admission.AdmissionDriver | None:
+    """The driver of the admission policy, made anew."""
+    config = resolved.config
+    terms = Terms.of(config.admission, resolved.admission.options, config.cache.block_size)
+    return admission.driver(resolved.admission.loaded, terms)
+
+
+def evicting_of(resolved: Resolved) -> Each | None:
+    """The driver of the eviction policy, or of each tenant's, made anew."""
+    config = resolved.config
+    terms = Terms.of(config.eviction, resolved.eviction.options, config.cache.block_size)
     made = eviction.driver(resolved.eviction.loaded, terms)
     if made is None or not config.tenants:
-        return made, gate, matcher
+        return made
     # One more for each: what it sees and remembers is its tenant's alone.
     more = (eviction.driver(resolved.eviction.loaded, terms) for _ in config.tenants)
-    return [made, *(one for one in more if one is not None)], gate, matcher
+    return [made, *(one for one in more if one is not None)]
 
 
 def core_of(
@@ -48,18 +60,27 @@ def core_of(
     matcher: prefix.PrefixDriver | None,
 ) -> _core.Manager:
     """The core's manager, with the drivers of policies from outside the core."""
-    policies = {
+    matching = {
+        "prefix.matched": matcher is not None,
+        "prefix.mirrored": matcher is not None and matcher.is_index,
+    }
+    core = _core.Manager({**table_of(resolved, evicting, gate), **matching})
+    if _log.isEnabledFor(logging.INFO):
+        _tell(resolved)
+    return core
+
+
+def table_of(
+    resolved: Resolved, evicting: Each | None, gate: admission.AdmissionDriver | None
+) -> dict[str, Any]:
+    """The core's table of options, with its policies or their drivers."""
+    return {
+        **core_table(resolved.config, resolved.capacity_blocks),
         "eviction.policy": evicting or resolved.eviction.name,
         "eviction.options": resolved.eviction.values,
         "admission.policy": gate or resolved.admission.name,
         "admission.options": resolved.admission.values,
-        "prefix.matched": matcher is not None,
-        "prefix.mirrored": matcher is not None and matcher.is_index,
     }
-    core = _core.Manager({**core_table(resolved.config, resolved.capacity_blocks), **policies})
-    if _log.isEnabledFor(logging.INFO):
-        _tell(resolved)
-    return core
 
 
 def tiers_of(resolved: Resolved) -> list[str]:

@@ -20,6 +20,7 @@ from kvframe.errors import UsageError
 from kvframe.manager import step as steps
 from kvframe.manager.build import core_of, drivers_of, resolved_of, tiers_of
 from kvframe.manager.forks import forked
+from kvframe.manager.settings import Settings
 from kvframe.manager.tables import Offsets, all_tables, slots_of
 from kvframe.pins import Pins
 from kvframe.pressure import PressureRoom
@@ -80,14 +81,13 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
     - tell kernels where KV is: `block_table`, `block_tables`, `slot_mapping`
     - carry out copies and loads: `take_plan`, `done`, `failed`, `loaded`
     - the pool: `counts`, `evict_until`, `resize`, `sleep`, `wake`, `expire_until`
-    - forget: `reset_prefix_cache`, `set_weight_version`
-    - recount everything: `check_integrity`
+    - forget: `reset_prefix_cache`, `set_weight_version`; recount everything: `check_integrity`
 
     Everything else stands in rooms:
     - ``pins`` keeps blocks longer, or less long: pins, leases, hints, priorities;
     - ``blocks`` is the pool, block by block, for engines with request tables of their own;
     - ``pressure`` says how scarce room is, and which sequences to preempt;
-    - ``tenants`` says what each tenant has, and erases one;
+    - ``settings`` changes the configuration, ``tenants`` says what each has, and erases one;
     - ``stats`` counts, ``log`` is the ordered log of what happened, ``inspect`` looks inside.
 
     Args:
@@ -118,6 +118,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         self.tenants = Tenants(core)
         self.log = Log(core, size)
         self.inspect = Inspect(core, resolved, prompts)
+        self.settings = Settings(core, resolved, prompts, drivers, self.inspect)
 
     @classmethod
     def from_toml(

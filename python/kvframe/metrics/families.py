@@ -31,6 +31,7 @@ def _gauge(name: str, text: str, *labels: str) -> Family:
 
 FAMILIES: tuple[Family, ...] = (
     _gauge("info", "1; its labels name what runs.", "version", "eviction", "admission", "index"),
+    _gauge("config_version", "Configuration in force: 1 at the start, one more with each change."),
     # --- the pool
     _gauge("cache_usage_ratio", "Share of the pool's blocks in use; cached blocks are not."),
     _gauge("pressure_level", "0 normal, 1 high, 2 critical."),

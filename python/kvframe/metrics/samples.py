@@ -173,6 +173,7 @@ def _of_pool(kv: KVCacheManager) -> Iterator[Sample]:
     options = kv.inspect.options()
     names = (__version__, options["policy"], options["admission"], options["index"])
     yield Sample("info", names, 1)
+    yield Sample("config_version", (), kv.settings.version)
     yield Sample("cache_usage_ratio", (), kv.pressure.usage())
     yield Sample("pressure_level", (), int(kv.pressure.level()))
     counts = kv.counts()

@@ -45,6 +45,7 @@ mod block_queue;
 mod blocks;
 mod buffers;
 mod calls;
+mod change;
 mod copies;
 mod driven;
 mod errors;

@@ -1,6 +1,7 @@
 //! `Manager`: the core behind one lock.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kvframe_core::hash::Hasher;
 use kvframe_core::manager::Due;
@@ -33,9 +34,14 @@ pub struct Manager {
     prefix_caching: bool,
     /// Whether the core goes by keys: requests are then hashed before they come to it.
     wants_keys: bool,
-    pub(crate) admission: Admission,
-    policy: String,
-    policy_options: Option<Py<PyDict>>,
+    /// Changed under the lock of the core alone.
+    pub(crate) admission: RwLock<Arc<Admission>>,
+    /// Whether the admission policy lies outside the core.
+    pub(crate) asks_of_admission: AtomicBool,
+    /// Failures of admission policies that were replaced.
+    pub(crate) past_admission_failures: AtomicU64,
+    /// The eviction policy's name and options.
+    pub(crate) policy: Mutex<(String, Option<Py<PyDict>>)>,
     pub(crate) listeners: Listeners,
 }
 
@@ -58,6 +64,26 @@ impl Manager {
         } else {
             request.keys_by(&hasher)
         }
+    }
+
+    /// The present admission policy.
+    pub(crate) fn admission(&self) -> Arc<Admission> {
+        self.admission.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the admission policy lies outside the core.
+    pub(crate) fn asks_of_admission(&self) -> bool {
+        self.asks_of_admission.load(Ordering::Acquire)
+    }
+
+    /// How often admission policies failed.
+    pub(crate) fn admission_failures(&self) -> u64 {
+        self.past_admission_failures.load(Ordering::Relaxed) + self.admission().failures()
+    }
+
+    fn policy_in_words(&self, py: Python<'_>) -> (String, Option<Py<PyDict>>) {
+        let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        (policy.0.clone(), policy.1.as_ref().map(|options| options.clone_ref(py)))
     }
 
     /// Whether lookups go by keys.
@@ -103,9 +129,10 @@ impl Manager {
             hasher: Mutex::new(Arc::new(hasher)),
             prefix_caching,
             wants_keys,
-            admission,
-            policy: name,
-            policy_options,
+            asks_of_admission: AtomicBool::new(admission.python.is_some()),
+            admission: RwLock::new(Arc::new(admission)),
+            past_admission_failures: AtomicU64::new(0),
+            policy: Mutex::new((name, policy_options)),
             listeners: Listeners::default(),
         })
     }
@@ -120,10 +147,12 @@ impl Manager {
         let groups = options.groups.iter().map(|group| group_dict(py, group, options.block_size));
         dict.set_item("groups", groups.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("reusable_unit", self.locked(py, |core| core.layout().unit_tokens())?)?;
-        dict.set_item("policy", &self.policy)?;
-        dict.set_item("policy_options", &self.policy_options)?;
-        dict.set_item("admission", &self.admission.name)?;
-        dict.set_item("admission_options", &self.admission.options)?;
+        let (name, given) = self.policy_in_words(py);
+        dict.set_item("policy", name)?;
+        dict.set_item("policy_options", given)?;
+        let admission = self.admission();
+        dict.set_item("admission", &admission.name)?;
+        dict.set_item("admission_options", &admission.options)?;
         dict.set_item("window", self.host.outside().window())?;
         Ok(dict)
     }
@@ -297,7 +326,8 @@ impl Manager {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.host.traverse(&visit)?;
-        self.admission.python.as_ref().map_or(Ok(()), |policy| policy.traverse(&visit))?;
+        let admission = self.admission();
+        admission.python.as_ref().map_or(Ok(()), |policy| policy.traverse(&visit))?;
         self.listeners.traverse(&visit)
     }
 

@@ -98,12 +98,12 @@ impl Manager {
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting),
             ("peak_blocks", u64::from(snapshot.peak)),
-            ("policy_failures", self.host.outside().failures()),
+            ("policy_failures", self.host.failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),
             ("admission_dropped", gate.dropped),
             ("admission_lowered", gate.lowered),
-            ("admission_failures", self.admission.failures()),
+            ("admission_failures", self.admission_failures()),
         ];
         dict.set_item("stats", stats_dict(py, &snapshot.stats, &extra)?)?;
         dict.set_item("tick", snapshot.tick)?;

@@ -112,7 +112,7 @@ impl Manager {
     ) -> PyResult<Vec<Vec<i32>>> {
         let keys = keys.map(self::keys).transpose()?.unwrap_or_default();
         // An admission policy in Python is asked between the two, without the lock.
-        let asks = self.admission.python.is_some();
+        let asks = self.asks_of_admission();
         let mut had = Vec::new();
         let (upto, done) = self.with_victims(py, |core| {
             let sequence = core.sequence(seq.0)?;
@@ -235,7 +235,7 @@ impl Manager {
 
     /// Evicts until so many blocks are free, or nothing is cached; returns how many went.
     fn evict_until(&self, py: Python<'_>, free: Free) -> PyResult<u32> {
-        match self.host.outside() {
+        match *self.host.outside() {
             Outside::Nothing => self.with_long(py, |core| core.evict_until(free.0)),
             _ => self.with_victims(py, |core| core.evict_until(free.0)),
         }

@@ -81,12 +81,12 @@ impl Manager {
             ("live_sequences", live as u64),
             ("waiting_blocks", waiting as u64),
             ("peak_blocks", u64::from(peak)),
-            ("policy_failures", self.host.outside().failures()),
+            ("policy_failures", self.host.failures()),
             ("policy_fallbacks", fallbacks),
             ("admission_kept", gate.kept),
             ("admission_dropped", gate.dropped),
             ("admission_lowered", gate.lowered),
-            ("admission_failures", self.admission.failures()),
+            ("admission_failures", self.admission_failures()),
         ];
         stats_dict(py, &stats, &extra)
     }

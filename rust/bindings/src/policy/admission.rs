@@ -2,6 +2,7 @@
 //! make it so, without the core's lock.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use kvframe_core::manager::{Due, Step};
 use kvframe_core::policy::admission::{Admit, Ask, Offer, Verdict, Verdicts, find};
@@ -267,8 +268,15 @@ impl Manager {
         py: Python<'_>,
         gather: impl FnOnce(&mut Core) -> Option<Question>,
     ) -> PyResult<Option<(Question, Vec<Verdict>)>> {
-        let Some(policy) = &self.admission.python else { return Ok(None) };
-        let Some(question) = self.locked(py, gather)? else { return Ok(None) };
+        if !self.asks_of_admission() {
+            return Ok(None);
+        }
+        let admission = self.admission();
+        let Some(policy) = &admission.python else { return Ok(None) };
+        // One that was replaced is not told what the next one is to hear.
+        let is_present = || Arc::ptr_eq(&admission, &self.admission());
+        let question = self.locked(py, |core| is_present().then(|| gather(core)).flatten())?;
+        let Some(question) = question else { return Ok(None) };
         let verdicts = policy.ask(py, &question, UNSET)?;
         Ok(Some((question, verdicts)))
     }

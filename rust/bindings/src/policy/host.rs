@@ -1,6 +1,7 @@
 //! A core behind its lock, beside the interpreter's; its eviction policy may live outside the core.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kvframe_core::Error;
 use kvframe_core::policy::{Choice, Consult, Decision, Eviction};
@@ -40,6 +41,11 @@ impl Outside {
             Self::Native(native) => native.traverse(visit),
             Self::PerTenant(all) => all.iter().try_for_each(|one| one.traverse(visit)),
         }
+    }
+
+    /// Whether there is one.
+    pub fn is_any(&self) -> bool {
+        !matches!(self, Self::Nothing)
     }
 
     /// The instance of that number.
@@ -92,7 +98,12 @@ impl Outside {
 /// The core, the lock around it, and the policy that is consulted for victims.
 pub struct PolicyHost<C> {
     core: Mutex<C>,
-    outside: Outside,
+    /// Changed under the lock of the core alone.
+    outside: RwLock<Arc<Outside>>,
+    /// Whether there is a part outside the core.
+    consults: AtomicBool,
+    /// Failures of policies that were replaced.
+    past_failures: AtomicU64,
     /// The core's name in messages.
     what: &'static str,
     forks: u32,
@@ -108,21 +119,71 @@ impl<C: Consult + Send> PolicyHost<C> {
     ) -> PyResult<Self> {
         let Policy { eviction, outside, .. } = policy;
         let core = make(eviction).map_err(|e| native::from_core(py, &e, outside.native()))?;
-        Ok(Self { core: Mutex::new(core), outside, what, forks: fork::generation() })
+        Ok(Self {
+            core: Mutex::new(core),
+            consults: AtomicBool::new(outside.is_any()),
+            outside: RwLock::new(Arc::new(outside)),
+            past_failures: AtomicU64::new(0),
+            what,
+            forks: fork::generation(),
+        })
     }
 
     /// For Python's garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.outside.traverse(visit)
+        self.outside().traverse(visit)
     }
 
-    pub fn outside(&self) -> &Outside {
-        &self.outside
+    /// The part of the present policy that lies outside the core.
+    pub fn outside(&self) -> Arc<Outside> {
+        self.outside.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Decisions that the built-in order took for policies that failed.
+    pub fn failures(&self) -> u64 {
+        self.past_failures.load(Ordering::Relaxed) + self.outside().failures()
+    }
+
+    /// Whether `outside` is of the policy that ranks the blocks now: asked under the lock of the core.
+    fn is_present(&self, outside: &Arc<Outside>) -> bool {
+        Arc::ptr_eq(outside, &self.outside.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `work` puts another policy into the core, of which `outside` lies outside. A decision of the old one that is
+    /// under way is not taken.
+    pub fn replace<T>(
+        &self,
+        py: Python<'_>,
+        outside: Outside,
+        work: impl FnOnce(&mut C) -> Result<T, Error>,
+    ) -> PyResult<T> {
+        let outside = Arc::new(outside);
+        // A native policy is told of the blocks there are, and may not call back either.
+        let guard = match outside.native() {
+            Some(_) if self.outside().native().is_none() => Some(self.guard(py)?),
+            _ => None,
+        };
+        let done = self.locked(py, |core| {
+            let done = work(core)?;
+            let mut place = self.outside.write().unwrap_or_else(PoisonError::into_inner);
+            self.past_failures.fetch_add(place.failures(), Ordering::Relaxed);
+            self.consults.store(outside.is_any(), Ordering::Release);
+            let before = std::mem::replace(&mut *place, outside.clone());
+            Ok((done, before))
+        })?;
+        drop(guard);
+        match done {
+            Ok((done, _before)) => {
+                self.tell_faults(py);
+                Ok(done)
+            }
+            Err(error) => Err(native::from_core(py, &error, outside.native())),
+        }
     }
 
     /// Whether a policy outside the core names the victims.
     pub fn consults(&self) -> bool {
-        !matches!(self.outside, Outside::Nothing)
+        self.consults.load(Ordering::Acquire)
     }
 
     // --- the lock -------------------------------------------------------------------------------
@@ -160,11 +221,15 @@ impl<C: Consult + Send> PolicyHost<C> {
     }
 
     fn enter(&self, py: Python<'_>) -> PyResult<Option<Inside>> {
-        if self.outside.native().is_none() {
+        if !self.consults() || self.outside().native().is_none() {
             return Ok(None);
         }
+        self.guard(py).map(Some)
+    }
+
+    fn guard(&self, py: Python<'_>) -> PyResult<Inside> {
         if let Some(inside) = Inside::enter(std::ptr::from_ref(self).addr()) {
-            return Ok(Some(inside));
+            return Ok(inside);
         }
         let what = self.what;
         let message = format!("a native policy has called its own {what}, which waits for it");
@@ -172,7 +237,10 @@ impl<C: Consult + Send> PolicyHost<C> {
     }
 
     fn tell_faults(&self, py: Python<'_>) {
-        for native in self.outside.natives() {
+        if !self.consults() {
+            return;
+        }
+        for native in self.outside().natives() {
             native.report(py);
         }
     }
@@ -184,7 +252,7 @@ impl<C: Consult + Send> PolicyHost<C> {
 
     /// The exception of a core error, which may be the policy's own.
     pub fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
-        match (error, self.outside.native()) {
+        match (error, self.outside().native()) {
             (Error::NeedVictims { .. }, Some(native)) => native.refusal(py),
             (error, native) => native::from_core(py, error, native),
         }
@@ -229,7 +297,8 @@ impl<C: Consult + Send> PolicyHost<C> {
     /// Has the policy choose `n` victims for the operation that follows: one in Python without the lock,
     /// a native one under it.
     pub fn find_victims(&self, py: Python<'_>, n: u32) -> PyResult<()> {
-        let at = if matches!(self.outside, Outside::PerTenant(_)) {
+        let outside = self.outside();
+        let at = if matches!(*outside, Outside::PerTenant(_)) {
             self.locked(py, C::instance)?
         } else {
             0
@@ -238,40 +307,58 @@ impl<C: Consult + Send> PolicyHost<C> {
             core.ask_instance(at);
             core.decide(n)
         };
-        let policy = match self.outside.of(at) {
+        let policy = match outside.of(at) {
             Outside::Python(policy) => policy,
+            // Replaced by one of the core since.
+            Outside::Nothing if !outside.is_any() => return Ok(()),
             Outside::Native(_) if self.locked(py, decide)? => return Ok(()),
             _ => return Err(self.error(py, &Error::NeedVictims { n })),
         };
-        let (decision, choice) = self.ask(py, policy, at, n as usize)?;
+        let Some((decision, choice)) = self.ask(py, (&outside, policy), at, n as usize)? else {
+            return Ok(());
+        };
         self.locked(py, |core| {
-            core.ask_instance(at);
-            core.decided(decision.n, choice.as_ref());
+            if self.is_present(&outside) {
+                core.ask_instance(at);
+                core.decided(decision.n, choice.as_ref());
+            }
         })?;
         policy.done_with(decision);
         Ok(())
     }
 
+    /// A decision of `policy`; none if it has been replaced.
     fn ask(
         &self,
         py: Python<'_>,
-        policy: &PyEviction,
+        (outside, policy): (&Arc<Outside>, &PyEviction),
         at: usize,
         n: usize,
-    ) -> PyResult<(Decision, Option<Choice>)> {
+    ) -> PyResult<Option<(Decision, Option<Choice>)>> {
         let _turn = policy.turn(py)?;
         let mut decision = policy.decision(n);
-        self.locked(py, |core| {
-            core.ask_instance(at);
-            core.consult(policy.window(), &mut decision);
+        let asks = self.locked(py, |core| {
+            let is_present = self.is_present(outside);
+            if is_present {
+                core.ask_instance(at);
+                core.consult(policy.window(), &mut decision);
+            }
+            is_present
         })?;
+        if !asks {
+            return Ok(None);
+        }
         let choice = policy.ask(py, &decision)?;
-        Ok((decision, choice))
+        Ok(Some((decision, choice)))
     }
 
     /// Delivers events to a policy that has not been asked for so long that they accumulate.
     pub fn deliver_events(&self, py: Python<'_>) -> PyResult<()> {
-        for (at, outside) in self.outside.all().iter().enumerate() {
+        if !self.consults() {
+            return Ok(());
+        }
+        let present = self.outside();
+        for (at, outside) in present.all().iter().enumerate() {
             let Outside::Python(policy) = outside else { continue };
             let many = |core: &mut C| {
                 core.ask_instance(at);
@@ -281,8 +368,9 @@ impl<C: Consult + Send> PolicyHost<C> {
                 let _turn = policy.turn(py)?;
                 let journal = self.locked(py, |core| {
                     core.ask_instance(at);
-                    core.take_journal()
+                    self.is_present(&present).then(|| core.take_journal())
                 })?;
+                let Some(journal) = journal else { return Ok(()) };
                 policy.deliver(py, &journal)?;
             }
         }
@@ -297,13 +385,17 @@ impl<C: Consult + Send> PolicyHost<C> {
         tier: fn(&mut C) -> &mut TierPolicy,
         most: u32,
     ) -> PyResult<Vec<u32>> {
-        let Outside::Python(policy) = &self.outside else {
+        let outside = self.outside();
+        let Outside::Python(policy) = &*outside else {
             let told = self.locked(py, |core| tier(core).ranking(most))?;
             return told.map_err(|e| self.error(py, &e));
         };
         let n = self.locked(py, |core| tier(core).pool().cached())?.min(most);
-        let (decision, choice) = self.ask(py, policy, 0, n as usize)?;
-        policy.done_with(decision);
+        let asked = self.ask(py, (&outside, policy), 0, n as usize)?;
+        let choice = asked.and_then(|(decision, choice)| {
+            policy.done_with(decision);
+            choice
+        });
         match choice {
             Some(choice) => Ok(choice.blocks),
             None => self.locked(py, |core| tier(core).order(n)),

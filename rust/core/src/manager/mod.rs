@@ -30,6 +30,7 @@ pub use allocate::Allocation;
 pub use allocate::answers::MatchAnswer;
 pub use allocate::can_allocate::AllocStatus;
 pub use allocate::lookup::Hit;
+pub use blocks::change::Change;
 use blocks::pressure::Capacity;
 pub use blocks::pressure::Pressure;
 pub use commit::CommitResult;

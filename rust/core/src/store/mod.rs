@@ -12,6 +12,7 @@
 //! | `tenants` | what each tenant can have, and which of them loses blocks |
 //! | `size` | a pool that grows or shrinks |
 //! | `forget` | blocks that are not to be found any more |
+//! | `replace` | another eviction policy over the blocks as they are |
 //! | `retain` | how important a block is, and for how long |
 //! | `note` | entries of the ordered log |
 //! | `check` | all of this, checked from scratch |
@@ -22,6 +23,7 @@ mod loans;
 mod note;
 mod owners;
 mod publish;
+mod replace;
 mod retain;
 mod size;
 mod tenants;
@@ -33,7 +35,7 @@ use crate::hash::Key;
 use crate::index::{Index, KeyMatch, Proof};
 use crate::options::Options;
 use crate::origins::Origins;
-use crate::policy::admission::Gate;
+use crate::policy::admission::{AdmissionCounts, Gate};
 use crate::policy::{Eviction, RemovalCause, View};
 use crate::pool::{BlockId, Pool};
 use crate::retention::{RetentionState, Sessions};
@@ -63,6 +65,9 @@ pub(crate) struct Store {
     samples: Samples,
     log: Log,
     stats: Stats,
+    /// What policies that were replaced have done.
+    past_fallbacks: u64,
+    past_admission: AdmissionCounts,
     now: u64,
     /// A buffer that outlives a call.
     kept: Vec<BlockId>,
@@ -75,7 +80,7 @@ impl Store {
     /// [`Error::PolicyRefused`].
     pub(crate) fn new(options: &Options, span: u32, mut policy: Box<dyn Eviction>) -> Result<Self> {
         if let Some(policies) = policy.tenants_mut() {
-            policies.set_quotas(&options.tenants);
+            drop(policies.set_quotas(&options.tenants));
         }
         policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         let observe = options.observe;
@@ -97,6 +102,8 @@ impl Store {
             samples: Samples::new(observe.sample),
             log: Log::new(options.event_log),
             stats: Stats::default(),
+            past_fallbacks: 0,
+            past_admission: AdmissionCounts::default(),
             now: 0,
             kept: Vec::new(),
         })
@@ -129,6 +136,28 @@ impl Store {
     /// The place of the admission policy.
     pub(crate) fn gate_mut(&mut self) -> &mut Option<Box<Gate>> {
         &mut self.gate
+    }
+
+    /// Has `gate` decide from now on; returns the one that did.
+    pub(crate) fn replace_gate(&mut self, gate: Option<Box<Gate>>) -> Option<Box<Gate>> {
+        self.past_admission = self.admission_counts();
+        std::mem::replace(&mut self.gate, gate)
+    }
+
+    /// What the admission policies did so far.
+    pub(crate) fn admission_counts(&self) -> AdmissionCounts {
+        let now = self.gate.as_ref().map(|gate| gate.counts).unwrap_or_default();
+        let past = self.past_admission;
+        AdmissionCounts {
+            kept: past.kept + now.kept,
+            dropped: past.dropped + now.dropped,
+            lowered: past.lowered + now.lowered,
+        }
+    }
+
+    /// How many victims the built-in order named for eviction policies outside the core.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        self.past_fallbacks + self.policy.fallbacks()
     }
 
     /// Whose KV the findable blocks hold.

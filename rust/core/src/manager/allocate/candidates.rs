@@ -38,7 +38,7 @@ impl Manager {
 
     /// How many victims the built-in order named for a policy outside the core.
     pub fn fallbacks(&self) -> u64 {
-        self.store.policy().fallbacks()
+        self.store.fallbacks()
     }
 
     /// It is `now`, for policies alone: nothing lapses.

@@ -1,5 +1,6 @@
 //! Blocks one by one, for engines with a request table of their own: what `take` gave out is published
 //! under a key, found, held and given up again.
+pub(super) mod change;
 mod clear;
 pub(super) mod loans;
 pub(super) mod pressure;

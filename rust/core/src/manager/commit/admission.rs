@@ -32,9 +32,9 @@ impl Manager {
         self
     }
 
-    /// What the admission policy did so far.
+    /// What the admission policies did so far.
     pub fn admission_counts(&self) -> AdmissionCounts {
-        self.store.gate().map(|gate| gate.counts).unwrap_or_default()
+        self.store.admission_counts()
     }
 
     /// Whether keys are made for the admission policy.

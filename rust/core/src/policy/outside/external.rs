@@ -185,6 +185,11 @@ impl External {
         self.journal.as_ref().map_or(0, |journal| journal.kinds.len())
     }
 
+    /// What another one kept of the blocks is kept here from now on.
+    pub fn take_rows(&mut self, other: &mut Self) {
+        self.rows = std::mem::take(&mut other.rows);
+    }
+
     /// What is kept of a block.
     pub fn row(&self, block: BlockId) -> BlockRow {
         self.rows.get(block as usize).copied().unwrap_or_default()
