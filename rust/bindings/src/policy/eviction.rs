@@ -166,11 +166,7 @@ impl PyEviction {
     /// The policy's choice; `None` if it failed and may be passed over.
     pub fn ask(&self, py: Python<'_>, decision: &Decision) -> PyResult<Option<Choice>> {
         let places = self.asker.ask(py, |arrays| self.places(py, decision, arrays))?;
-        let (blocks, generations) = (&decision.offer.blocks, &decision.offer.generations);
-        Ok(places.map(|places| Choice {
-            blocks: places.iter().map(|&place| blocks[place as usize]).collect(),
-            generations: places.iter().map(|&place| generations[place as usize]).collect(),
-        }))
+        Ok(places.map(|places| decision.offer.choice(&places)))
     }
 
     /// Hands events over outside a decision.

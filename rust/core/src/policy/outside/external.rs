@@ -5,8 +5,6 @@
 //! [`Candidates`], lets the policy judge them without the lock, and hands the choice back with
 //! [`External::choose`]. A choice belongs to the operation it was made for.
 
-use std::collections::VecDeque;
-
 use super::offering::{OfferMark, Offering};
 use crate::hash::Key;
 use crate::policy::{
@@ -111,7 +109,9 @@ impl Journal {
 pub struct External {
     order: Lru,
     rows: Vec<BlockRow>,
-    picks: VecDeque<BlockId>,
+    /// The choice, in the order of eviction; those before `next` are used or void.
+    picks: Vec<BlockId>,
+    next: usize,
     picked: Vec<bool>,
     valid: usize,
     /// Victims the built-in order may still name for the policy.
@@ -192,8 +192,9 @@ impl External {
 
     /// Up to `limit` blocks that may be evicted (0: all), each after its children.
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
-        let limit = if limit == 0 { usize::MAX } else { limit };
         out.clear();
+        let room = pool.cached() as usize;
+        out.blocks.resize(if limit == 0 { room } else { room.min(limit) }, NIL);
         self.offers = self.offers.checked_add(1).unwrap_or_else(|| {
             self.marks.clear();
             1
@@ -205,10 +206,14 @@ impl External {
         }
         let spares = !self.spared.is_empty();
         let (marks, loose) = (&mut self.marks, &mut self.loose);
-        let offering = Offering { pool, limit, marks, unseen, spares, out, loose, awaited: NIL };
+        let offering =
+            Offering { pool, marks, unseen, spares, out, taken: 0, loose, awaited: NIL };
         match self.order.buckets() {
-            None => offering.all(self.order.iter()),
-            Some(buckets) => offering.all(buckets.descent(pool)),
+            None => offering.all(self.order.head(), |block| self.order.after(block)),
+            Some(buckets) => {
+                let mut order = buckets.descent(pool);
+                offering.all(order.next().unwrap_or(NIL), |_| order.next().unwrap_or(NIL));
+            }
         }
         out.describe(pool, &self.rows);
     }
@@ -226,15 +231,16 @@ impl External {
             if pool.generation(block) == generation && pool.state(block) == State::Cached {
                 grow(&mut self.picked, block, false);
                 self.picked[block as usize] = true;
-                self.picks.push_back(block);
-                self.valid += 1;
+                self.picks.push(block);
             }
         }
+        self.valid = self.picks.len();
     }
 
     /// The choice as it stands, in the order of eviction.
     pub fn chosen(&self) -> Vec<BlockId> {
-        self.picks.iter().copied().filter(|&b| self.picked[b as usize]).collect()
+        let left = self.picks[self.next..].iter().copied();
+        left.filter(|&b| self.picked[b as usize]).collect()
     }
 
     /// Lets the built-in order name up to `n` victims for a policy that could not.
@@ -252,6 +258,7 @@ impl External {
         for block in self.picks.drain(..) {
             self.picked[block as usize] = false;
         }
+        self.next = 0;
         self.valid = 0;
         self.fallback = 0;
         self.spared.clear();
@@ -380,12 +387,12 @@ impl Eviction for External {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        while let Some(&block) = self.picks.front() {
+        while let Some(&block) = self.picks.get(self.next) {
             if self.picked[block as usize] && view.pool.is_evictable(block) {
                 return Some(block);
             }
             self.unpick(block);
-            self.picks.pop_front();
+            self.next += 1;
         }
         self.fallback = self.fallback.saturating_sub(1);
         self.fallbacks += 1;
