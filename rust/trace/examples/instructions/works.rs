@@ -30,7 +30,12 @@ pub const WORKS: &[Work] = &[
     ("decode_step_256", decode),
     ("fork_copy", fork_copy),
     ("lookup_256_xxh3", lookup),
-    ("replay_block", replay),
+    ("replay_lru_conversation", || replay("lru", "conversation", 4_000)),
+    ("replay_lru_synthetic", || replay("lru", "synthetic", 2_000)),
+    ("replay_lru_agent", || replay("lru", "agent", 4_000)),
+    ("replay_foresight_conversation", || replay("foresight", "conversation", 4_000)),
+    ("replay_foresight_synthetic", || replay("foresight", "synthetic", 2_000)),
+    ("replay_foresight_agent", || replay("foresight", "agent", 4_000)),
 ];
 
 pub const SIZE: u32 = 16;
@@ -97,7 +102,8 @@ fn evict(policy: &str) -> Counted {
 /// The same of prefixes of 64, with a policy outside the core that scores two columns of a window of 256.
 fn evict_outside() -> Counted {
     let (prefixes, window) = (1 << 6, 256);
-    let options = Options { blocks: prefixes * TAKEN as u32, block_size: SIZE, ..Options::default() };
+    let options =
+        Options { blocks: prefixes * TAKEN as u32, block_size: SIZE, ..Options::default() };
     let mut m = Manager::new(options, Box::new(External::new(Subscriptions::default())))?;
     for prefix in 0..prefixes {
         let of = Request::of_keys(&keys(prefix, TAKEN as u32), TAKEN as u32 * SIZE);
@@ -246,14 +252,14 @@ fn lookup() -> Counted {
     })
 }
 
-/// A block of the shipped synthetic trace, replayed in a pool that holds a sixth of it.
-fn replay() -> Counted {
+/// A block of a shipped trace, replayed in a pool of so many blocks. Foresight's count over lru's is what it costs.
+fn replay(policy: &str, trace: &str, blocks: u32) -> Counted {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kvframe/traces");
-    let trace = Trace::load(Path::new(folder).join("synthetic.kvt.gz"), None)?;
+    let trace = Trace::load(Path::new(folder).join(format!("{trace}.kvt.gz")), None)?;
     let plan = trace.plan(Mode::Engine);
     let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
-    let mut manager =
-        Manager::new(prepared.options(Some(7_000))?, by_name("lru", PolicyOptions::default())?)?;
+    let made = by_name(policy, PolicyOptions::default())?;
+    let mut manager = Manager::new(prepared.options(Some(blocks))?, made)?;
     let outcome = counted_part(|| prepared.drive(&mut manager, &mut SilentHost))?;
     let outcome = outcome.ok_or("nobody stops it")?;
     assert!(outcome.evictions > 0);

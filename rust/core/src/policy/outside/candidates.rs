@@ -70,8 +70,7 @@ impl Candidates {
     fn lowest_by<K: Ord>(&self, n: usize, key: impl Fn(usize) -> K) -> Vec<u32> {
         let mut waiting = self.children.clone();
         let leaves = waiting.iter().enumerate().filter(|&(_, &children)| children == 0);
-        let mut heap: BinaryHeap<_> =
-            leaves.map(|(i, _)| Reverse((key(i), i as u32))).collect();
+        let mut heap: BinaryHeap<_> = leaves.map(|(i, _)| Reverse((key(i), i as u32))).collect();
         let mut chosen = Vec::with_capacity(n);
         let mut next = heap.pop();
         while chosen.len() < n

@@ -5,6 +5,8 @@
 //! [`Candidates`], lets the policy judge them without the lock, and hands the choice back with
 //! [`External::choose`]. A choice belongs to the operation it was made for.
 
+use std::ops::Range;
+
 use super::offering::{OfferMark, Offering};
 use crate::hash::Key;
 use crate::policy::{
@@ -72,6 +74,13 @@ pub enum EventKind {
     Missed = 6,
 }
 
+impl EventKind {
+    /// Whether the journal has the keys that events of this kind are of.
+    pub fn has_key(kind: u8) -> bool {
+        kind == Self::Insert as u8 || kind == Self::Missed as u8
+    }
+}
+
 /// What a policy outside the core listens to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Subscriptions {
@@ -97,6 +106,18 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// The places of events of one kind at one tick that followed each other, run after run.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let (kinds, ticks) = (&self.kinds[start..], &self.ticks[start..]);
+            let first = (kinds.first()?, ticks.first()?);
+            let run = start..start + kinds.iter().zip(ticks).take_while(|e| *e == first).count();
+            start = run.end;
+            Some(run)
+        })
+    }
+
     fn add(&mut self, kind: EventKind, block: BlockId, now: u64) {
         self.kinds.push(kind as u8);
         self.blocks.push(block);
@@ -206,8 +227,7 @@ impl External {
         }
         let spares = !self.spared.is_empty();
         let (marks, loose) = (&mut self.marks, &mut self.loose);
-        let offering =
-            Offering { pool, marks, unseen, spares, out, taken: 0, loose, awaited: NIL };
+        let offering = Offering { pool, marks, unseen, spares, out, taken: 0, loose, awaited: NIL };
         match self.order.buckets() {
             None => offering.all(self.order.head(), |block| self.order.after(block)),
             Some(buckets) => {
