@@ -99,7 +99,7 @@ impl Offering<'_> {
         self.awaited = if alone { parent } else { NIL };
         let end = self.place();
         self.out.children.resize(taken, 1);
-        self.out.parents.extend(start + 1..end + 1);
+        self.out.parents.extend((start..end).map(|place| place + 1));
         if self.awaited == NIL {
             self.out.parents[end as usize - 1] = parent;
             if parent != NIL {
