@@ -124,7 +124,7 @@ def judge(counted: Record, recorded: Record) -> tuple[list[str], bool]:
             good = False
             continue
         change = now / before - 1
-        line = f"{work:22}{before:>10,} -> {now:>10,}  {change:+7.1%}"
+        line = f"{work:30}{before:>10,} -> {now:>10,}  {change:+7.1%}"
         if change > limit:
             line += f"  MORE THAN {limit:.0%} ABOVE ITS RECORD"
             good = False

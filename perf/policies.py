@@ -4,7 +4,7 @@ A manager full of cached prefixes admits requests of 64 new blocks: each admissi
 which is one decision. Its time less that under the built-in lru is the decision's cost: for a
 batched policy gathering candidates and columns, its own NumPy calls, choosing 64. The clock is the
 thread's own. Then hit rates: what a window loses; and how many requests a second a replay serves
-under a policy in Python, one call of its `score` a decision.
+under a policy in Python, one call of its `score` a decision, and under one that hears events.
 """
 
 from __future__ import annotations
@@ -223,6 +223,21 @@ class Counted(Recent):
         super().score(candidates, out)
 
 
+class Books(Recent):
+    """The same by counts of its own: it hears of each use, and of what is gone."""
+
+    def __init__(self) -> None:
+        self.hits: dict[int, int] = {}
+
+    def hit(self, blocks: npt.NDArray[np.uint32], now: int) -> None:
+        for block in blocks.tolist():
+            self.hits[block] = self.hits.get(block, 0) + 1
+
+    def remove(self, blocks: npt.NDArray[np.uint32], why: str, now: int) -> None:
+        for block in blocks.tolist():
+            self.hits.pop(block, None)
+
+
 def seconds(trace: _core.Trace, policy: type[BatchedEviction] | None, capacity: int) -> float:
     """CPU time of a replay; under lru if there is no policy."""
     made: Any = "lru"
@@ -234,7 +249,7 @@ def seconds(trace: _core.Trace, policy: type[BatchedEviction] | None, capacity: 
 
 
 def replays(traces: dict[str, tuple[int, ...]], rounds: int) -> list[dict[str, Any]]:
-    """Requests a second of CPU time under lru and `Recent`, and how often that was asked."""
+    """Requests a second of CPU time under lru, `Recent` and `Books`, and how often it was asked."""
     rows = []
     for name, capacities in traces.items():
         trace = load(name).trace
@@ -245,7 +260,7 @@ def replays(traces: dict[str, tuple[int, ...]], rounds: int) -> list[dict[str, A
             assert isinstance(asked, EvictionDriver)
             _core.replay(trace, asked, capacity, "engine")
             row = {"trace": name, "capacity_blocks": capacity}
-            for what, policy in (("lru", None), ("batched", Recent)):
+            for what, policy in (("lru", None), ("batched", Recent), ("events", Books)):
                 best = min(seconds(trace, policy, capacity) for _ in range(rounds))
                 row[f"{what}_requests_a_second"] = trace.requests / best
             calls = cast(Counted, asked.policy).calls
@@ -297,18 +312,28 @@ def show(
     native = [row["times_builtin_lru"] for row in costs if row["policy"] == "native, own order"]
     if native:
         verdict += f"\nnative, own order: {max(native):.2f} times built in; the bar is {TWICE:.0f}"
-    head_speeds = ["trace", "blocks", "lru, requests/s", "batched, requests/s", "calls a request"]
+    head_speeds = [
+        "trace",
+        "blocks",
+        "lru, requests/s",
+        "batched, requests/s",
+        "with events",
+        "calls a request",
+    ]
     cells_speeds = [
         [
             row["trace"],
             f"{row['capacity_blocks']:,}",
             f"{row['lru_requests_a_second']:,.0f}",
             f"{row['batched_requests_a_second']:,.0f}",
+            f"{row['events_requests_a_second']:,.0f}",
             f"{row['calls_a_request']:.2f}",
         ]
         for row in speeds
     ]
-    slowest = min(row["batched_requests_a_second"] for row in speeds)
+    slowest = min(
+        row[f"{how}_requests_a_second"] for row in speeds for how in ("batched", "events")
+    )
     verdict_speeds = f"{slowest:,.0f} requests a second at least; the bar is {REQUESTS:,}"
     parts = table(head, cells), verdict, table(head_rates, cells_rates)
     return "\n\n".join([*parts, table(head_speeds, cells_speeds), verdict_speeds])

@@ -14,6 +14,7 @@ from kvframe import EvictionPolicy, KVCacheManager, Registry, Resolved, _core, s
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import EvictionDriver
 from kvframe.policies import COLUMNS, NO_NEXT_USE, BatchedEviction, Candidates
+from kvframe.policies.batched import EVENTS
 from kvframe.registry.hookspecs import hookimpl
 
 from .arc import Arc
@@ -142,6 +143,22 @@ def engine(kv: KVCacheManager, made: list[dict[str, Any]], nodes: list[list[int]
         )
         kv.commit(grant.seq, grant.granted_tokens)
         kv.release(grant.seq)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_policy_of_one_event_hears_of_it_what_one_of_all_does(tmp_path: Path, event: str) -> None:
+    def score(_: BatchedEviction, candidates: Candidates, out: Any) -> None:
+        out[:] = candidates["last_use"]
+
+    kept = {name: vars(Spy)[name] for name in ("__init__", "note", event)}
+    one: Any = type("One", (BatchedEviction,), {"score": score, **kept})
+    trace, few, many = trace_of(tmp_path, rows(300)), one(), Spy()
+    hears_few = driver(lambda: few)
+    _core.replay(trace, hears_few, 24, "engine")
+    _core.replay(trace, driver(lambda: many), 24, "engine")
+    assert len(few.seen) > 50
+    assert few.seen == [entry for entry in many.seen if entry[0] == event]
+    assert hears_few.handled.bit_count() == (2 if event == "remove" else 1)
 
 
 @pytest.mark.scenario("F32", "F33")

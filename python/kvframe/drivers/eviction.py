@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,12 +17,12 @@ from kvframe.policies.columns import wrong_columns
 from kvframe.registry import Loaded
 from kvframe.registry.descriptors import EvictionPolicy
 
-_EVENTS = ("insert", "hit", "acquire", "release", "remove", "remove")
+_EVENTS = ("insert", "hit", "acquire", "release", "remove", "remove", "on_miss")
 _INSERT, _MISSED = 0, 6
 _WHY = {4: "evicted", 5: "invalidated"}
 
-Events = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None
-"""(kinds, blocks, ticks, keys) in the order things happened, or None. Keys only if wanted."""
+Run = tuple[int, npt.NDArray[Any], npt.NDArray[Any], int]
+"""(kind, blocks, their keys if they are wanted, tick): events of one kind at one tick, in a row."""
 
 INSTEAD = "the built-in order takes this decision"
 
@@ -34,6 +33,7 @@ class EvictionDriver(Asker[BatchedEviction]):
     Attributes:
         policy: The core calls its ``score`` or ``victims`` itself, one call a decision.
         candidates: Makes the candidates that the policy is offered.
+        handled: A bit for each kind of event that a method of the policy handles.
     """
 
     base = BatchedEviction
@@ -52,26 +52,23 @@ class EvictionDriver(Asker[BatchedEviction]):
         self.candidates = Candidates
         asked = DEFAULT_WINDOW if policy.window is None else policy.window
         self.window = asked if terms.window is None else terms.window
-        self.wants_events = any(_overrides(kind, event) for event in _EVENTS)
+        handled = [number for number, event in enumerate(_EVENTS) if _overrides(kind, event)]
+        self.wants_events = any(number != _MISSED for number in handled)
         self.wants_keys = _overrides(kind, "insert_keyed") or "key" in policy.columns
-        self.wants_missed = _overrides(kind, "on_miss")
+        self.wants_missed = _MISSED in handled
+        if _overrides(kind, "insert_keyed"):
+            handled.append(_INSERT)
+        self.handled = sum(1 << number for number in set(handled))
         self.floats = bool(policy.floats)
         needs_ids = self.names_victims and "block" not in policy.columns
         self.columns = [*policy.columns, *(["block"] if needs_ids else [])]
-        # (event, blocks, keys, tick), left by an interrupt or a policy that asks its manager.
-        self._waiting: deque[tuple[int, npt.NDArray[Any], npt.NDArray[Any], int]] = deque()
+        # What an interrupt, or a policy that asks its manager, has left.
+        self._waiting: deque[Run] = deque()
 
-    def deliver(self, events: Events) -> None:
-        """Hand the policy its events, first those that an interrupt held back last time."""
-        if events is not None and self._lost is None:
-            kinds, blocks, ticks, keys = events
-            # Runs of one kind at one tick go out in one call.
-            changed = (np.diff(kinds) != 0) | (np.diff(ticks) != 0)
-            edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(kinds)]
-            self._waiting.extend(
-                (int(kinds[start]), blocks[start:end], keys[start:end], int(ticks[start]))
-                for start, end in pairwise(edges)
-            )
+    def deliver(self, runs: list[Run]) -> None:
+        """Hand the policy its events, a run a call; first those that were held back last time."""
+        if self._lost is None:
+            self._waiting.extend(runs)
         self.tell("events", "its books are", self._tell_waiting)
 
     def _tell_waiting(self) -> None:

@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE, allocate, open, prompt, request, run, serve, small};
 use kvframe_core::events::Kind;
-use kvframe_core::policy::{Candidates, Consult, External, Subscriptions};
+use kvframe_core::policy::{Candidates, Consult, EventKind, External, Journal, Subscriptions};
 use kvframe_core::{BlockId, Error, Manager, Options, Request};
 
 fn external(blocks: u32) -> Manager {
@@ -145,4 +145,13 @@ fn the_fallback_is_lru() {
         m.take_events()
     };
     assert_eq!(drive(external(9)), drive(small(9)));
+}
+
+#[test]
+fn events_of_one_kind_at_one_tick_are_a_run() {
+    let (insert, hit) = (EventKind::Insert as u8, EventKind::Hit as u8);
+    let kinds = vec![insert, insert, hit, hit, insert];
+    let journal = Journal { blocks: vec![0; 5], ticks: vec![1, 1, 1, 2, 2], kinds, keys: vec![] };
+    assert_eq!(journal.runs().collect::<Vec<_>>(), [0..2, 2..3, 3..4, 4..5]);
+    assert_eq!(Journal::default().runs().count(), 0);
 }

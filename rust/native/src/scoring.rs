@@ -68,9 +68,8 @@ impl Scoring {
             self.state.fall_back(n);
             return Ok(());
         }
-        let at =
-            |column: &[u32]| -> Vec<u32> { places.iter().map(|&p| column[p as usize]).collect() };
-        self.state.choose(view.pool, &at(&offer.blocks), &at(&offer.generations));
+        let choice = offer.choice(&places);
+        self.state.choose(view.pool, &choice.blocks, &choice.generations);
         Ok(())
     }
 }

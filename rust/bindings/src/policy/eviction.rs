@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use kvframe_core::policy::{
-    self, Candidates, Choice, Decision, Eviction, External, Journal, Subscriptions,
+    self, Candidates, Choice, Decision, EventKind, Eviction, External, Journal, Subscriptions,
 };
 use kvframe_core::tenants::PerTenant;
 use pyo3::intern;
@@ -94,6 +94,8 @@ pub struct PyEviction {
     block_size: u32,
     names_victims: bool,
     heard: Subscriptions,
+    /// A bit for each kind of event that a method of the policy handles.
+    handled: u8,
     /// Numbers go out as float64.
     floats: bool,
     /// Candidates offered at a time; 0 offers all.
@@ -114,6 +116,7 @@ impl PyEviction {
                 keys: driver.getattr("wants_keys")?.extract()?,
                 misses: driver.getattr("wants_missed")?.extract()?,
             },
+            handled: driver.getattr("handled")?.extract()?,
             floats: driver.getattr("floats")?.extract()?,
             names_victims: driver.getattr("names_victims")?.extract()?,
             window: driver.getattr("window")?.extract()?,
@@ -166,11 +169,7 @@ impl PyEviction {
     /// The policy's choice; `None` if it failed and may be passed over.
     pub fn ask(&self, py: Python<'_>, decision: &Decision) -> PyResult<Option<Choice>> {
         let places = self.asker.ask(py, |arrays| self.places(py, decision, arrays))?;
-        let (blocks, generations) = (&decision.offer.blocks, &decision.offer.generations);
-        Ok(places.map(|places| Choice {
-            blocks: places.iter().map(|&place| blocks[place as usize]).collect(),
-            generations: places.iter().map(|&place| generations[place as usize]).collect(),
-        }))
+        Ok(places.map(|places| decision.offer.choice(&places)))
     }
 
     /// Hands events over outside a decision.
@@ -179,8 +178,27 @@ impl PyEviction {
     }
 
     fn hand_over(&self, py: Python<'_>, journal: &Journal) -> PyResult<()> {
-        let events = events(py, journal)?;
-        call_method(self.asker.driver(py), intern!(py, "deliver"), (events,)).map(drop)
+        let runs = self.runs(py, journal)?;
+        call_method(self.asker.driver(py), intern!(py, "deliver"), (runs,)).map(drop)
+    }
+
+    /// A list of (kind, blocks, their keys if they are wanted, tick): a call of the policy each.
+    fn runs<'py>(&self, py: Python<'py>, journal: &Journal) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        let no_keys = words(py, &[])?;
+        for run in journal.runs() {
+            let (kind, tick) = (journal.kinds[run.start], journal.ticks[run.start]);
+            if self.handled & (1 << kind) == 0 {
+                continue;
+            }
+            let blocks = frozen(py, journal.blocks[run.clone()].to_vec())?;
+            let keys = match journal.keys.get(run) {
+                Some(keys) if EventKind::has_key(kind) => words(py, keys)?,
+                _ => no_keys.clone(),
+            };
+            list.append((kind, blocks, keys, tick))?;
+        }
+        Ok(list)
     }
 
     /// Asks; the places in the offer that were answered.
@@ -235,17 +253,6 @@ impl PyEviction {
         let found = frozen(py, decision.found.clone())?;
         call(candidates, (now, size, columns, time, found))
     }
-}
-
-/// Kinds, blocks, ticks, and the keys' words if any are wanted.
-type Events<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
-
-fn events<'py>(py: Python<'py>, journal: &Journal) -> PyResult<Option<Events<'py>>> {
-    if journal.kinds.is_empty() {
-        return Ok(None);
-    }
-    let Journal { kinds, blocks, ticks, keys } = journal.clone();
-    Ok(Some((frozen(py, kinds)?, frozen(py, blocks)?, frozen(py, ticks)?, words(py, &keys)?)))
 }
 
 fn victims(n: usize, offer: &Candidates, named: &[i64]) -> Result<Vec<u32>, String> {

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use kvframe_core::hash::Space;
 use kvframe_core::manager::{Ids, Step};
-use kvframe_core::policy::{PolicyOptions, by_name};
+use kvframe_core::policy::{
+    Consult, Decision, External, Fact, PolicyOptions, Subscriptions, by_name,
+};
 use kvframe_core::{Attempt, HashAlgo, Key, Manager, Options, Request, SeqId};
 use kvframe_trace::replay::{PreparedTrace, SilentHost, node_key};
 use kvframe_trace::{Mode, Trace};
@@ -21,13 +23,19 @@ pub const WORKS: &[Work] = &[
     ("get_free_64", get_free),
     ("evict_64_lru", || evict("lru")),
     ("evict_64_lfu", || evict("lfu")),
+    ("evict_64_outside", evict_outside),
     ("admit_commit_release", admit_commit_release),
     ("admit_hit_256", admit_hit),
     ("publish_256", publish),
     ("decode_step_256", decode),
     ("fork_copy", fork_copy),
     ("lookup_256_xxh3", lookup),
-    ("replay_block", replay),
+    ("replay_lru_conversation", || replay("lru", "conversation", 4_000)),
+    ("replay_lru_synthetic", || replay("lru", "synthetic", 2_000)),
+    ("replay_lru_agent", || replay("lru", "agent", 4_000)),
+    ("replay_foresight_conversation", || replay("foresight", "conversation", 4_000)),
+    ("replay_foresight_synthetic", || replay("foresight", "synthetic", 2_000)),
+    ("replay_foresight_agent", || replay("foresight", "agent", 4_000)),
 ];
 
 pub const SIZE: u32 = 16;
@@ -87,6 +95,41 @@ fn evict(policy: &str) -> Counted {
             m.take(&mut taken)?;
         }
         assert_eq!(m.stats().evictions, u64::from(blocks));
+        Ok(operations)
+    })
+}
+
+/// The same of prefixes of 64, with a policy outside the core that scores two columns of a window of 256.
+fn evict_outside() -> Counted {
+    let (prefixes, window) = (1 << 6, 256);
+    let options =
+        Options { blocks: prefixes * TAKEN as u32, block_size: SIZE, ..Options::default() };
+    let mut m = Manager::new(options, Box::new(External::new(Subscriptions::default())))?;
+    for prefix in 0..prefixes {
+        let of = Request::of_keys(&keys(prefix, TAKEN as u32), TAKEN as u32 * SIZE);
+        let allocation = m.allocate(&of)?;
+        m.commit(allocation.seq, allocation.granted_tokens)?;
+        m.release(allocation.seq)?;
+    }
+    let mut taken = [0; TAKEN];
+    let mut decision = Decision { n: TAKEN, ..Decision::default() };
+    decision.offer.facts.want([Fact::LastUse, Fact::Uses]);
+    let mut scores = vec![0.0; window];
+    let operations = u64::from(prefixes) - 4;
+    counted_part(|| {
+        for _ in 0..operations {
+            m.consult(window, &mut decision);
+            let facts = &decision.offer.facts;
+            for ((score, &tick), &uses) in scores.iter_mut().zip(&facts.last_use).zip(&facts.uses) {
+                *score = tick as f64 + 16.0 * f64::from(uses);
+            }
+            decision.offer.check_scores(&scores)?;
+            let choice = decision.offer.choice(&decision.offer.lowest(&scores, TAKEN));
+            m.decided(TAKEN, Some(&choice));
+            m.take(&mut taken)?;
+            m.settle_choice();
+        }
+        assert_eq!(m.stats().evictions, operations * TAKEN as u64);
         Ok(operations)
     })
 }
@@ -209,14 +252,14 @@ fn lookup() -> Counted {
     })
 }
 
-/// A block of the shipped synthetic trace, replayed in a pool that holds a sixth of it.
-fn replay() -> Counted {
+/// A block of a shipped trace, replayed in a pool of so many blocks. Foresight's count over lru's is what it costs.
+fn replay(policy: &str, trace: &str, blocks: u32) -> Counted {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kvframe/traces");
-    let trace = Trace::load(Path::new(folder).join("synthetic.kvt.gz"), None)?;
+    let trace = Trace::load(Path::new(folder).join(format!("{trace}.kvt.gz")), None)?;
     let plan = trace.plan(Mode::Engine);
     let prepared = PreparedTrace::new(&trace, Mode::Engine, &plan);
-    let mut manager =
-        Manager::new(prepared.options(Some(7_000))?, by_name("lru", PolicyOptions::default())?)?;
+    let made = by_name(policy, PolicyOptions::default())?;
+    let mut manager = Manager::new(prepared.options(Some(blocks))?, made)?;
     let outcome = counted_part(|| prepared.drive(&mut manager, &mut SilentHost))?;
     let outcome = outcome.ok_or("nobody stops it")?;
     assert!(outcome.evictions > 0);

@@ -125,11 +125,21 @@ impl Lru {
         self.links.resize(wanted, ALONE);
     }
 
+    /// The next to be evicted, while there is a list; [`NIL`] if it is empty.
+    pub(crate) fn head(&self) -> BlockId {
+        self.head
+    }
+
+    /// What comes after a block of the list, or [`NIL`].
+    #[inline]
+    pub(crate) fn after(&self, block: BlockId) -> BlockId {
+        self.links[block as usize].after
+    }
+
     /// The list, while there is one.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
-        std::iter::successors((self.head != NIL).then_some(self.head), |&b| {
-            Some(self.links[b as usize].after).filter(|&n| n != NIL)
-        })
+    fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let some = |block| Some(block).filter(|&block| block != NIL);
+        std::iter::successors(some(self.head), move |&block| some(self.after(block)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::policy::{BlockRow, Facts};
+use crate::policy::{BlockRow, Choice, Facts};
 use crate::pool::{BlockId, NIL, Pool};
 
 /// Blocks offered to a policy, in the built-in (least recently used) order, children first.
@@ -69,10 +69,8 @@ impl Candidates {
 
     fn lowest_by<K: Ord>(&self, n: usize, key: impl Fn(usize) -> K) -> Vec<u32> {
         let mut waiting = self.children.clone();
-        let mut heap: BinaryHeap<_> = (0..self.blocks.len())
-            .filter(|&i| waiting[i] == 0)
-            .map(|i| Reverse((key(i), i as u32)))
-            .collect();
+        let leaves = waiting.iter().enumerate().filter(|&(_, &children)| children == 0);
+        let mut heap: BinaryHeap<_> = leaves.map(|(i, _)| Reverse((key(i), i as u32))).collect();
         let mut chosen = Vec::with_capacity(n);
         let mut next = heap.pop();
         while chosen.len() < n
@@ -82,9 +80,10 @@ impl Candidates {
             next = self.freed(place, &mut waiting).map(|parent| {
                 let parent = Reverse((key(parent as usize), parent));
                 // A prefix mostly is evicted as a whole: nothing goes through the heap then.
-                match heap.peek_mut() {
-                    Some(mut first) if *first > parent => std::mem::replace(&mut *first, parent),
-                    _ => parent,
+                let waits = heap.peek().is_some_and(|first| *first > parent);
+                match waits.then(|| heap.peek_mut()).flatten() {
+                    Some(mut first) => std::mem::replace(&mut *first, parent),
+                    None => parent,
                 }
             });
             if next.is_none() {
@@ -130,6 +129,15 @@ impl Candidates {
             chosen.push(place);
         }
         Ok(self.by_band(chosen))
+    }
+
+    /// The blocks at these places, as the core takes them.
+    pub fn choice(&self, places: &[u32]) -> Choice {
+        let places = places.iter().map(|&place| place as usize);
+        Choice {
+            blocks: places.clone().map(|place| self.blocks[place]).collect(),
+            generations: places.map(|place| self.generations[place]).collect(),
+        }
     }
 
     /// As many as `chosen`, lower priorities first, and each priority's as they were chosen.

@@ -5,7 +5,7 @@
 //! [`Candidates`], lets the policy judge them without the lock, and hands the choice back with
 //! [`External::choose`]. A choice belongs to the operation it was made for.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::offering::{OfferMark, Offering};
 use crate::hash::Key;
@@ -74,6 +74,13 @@ pub enum EventKind {
     Missed = 6,
 }
 
+impl EventKind {
+    /// Whether the journal has the keys that events of this kind are of.
+    pub fn has_key(kind: u8) -> bool {
+        kind == Self::Insert as u8 || kind == Self::Missed as u8
+    }
+}
+
 /// What a policy outside the core listens to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Subscriptions {
@@ -99,6 +106,18 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// The places of events of one kind at one tick that followed each other, run after run.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let (kinds, ticks) = (&self.kinds[start..], &self.ticks[start..]);
+            let first = (kinds.first()?, ticks.first()?);
+            let run = start..start + kinds.iter().zip(ticks).take_while(|e| *e == first).count();
+            start = run.end;
+            Some(run)
+        })
+    }
+
     fn add(&mut self, kind: EventKind, block: BlockId, now: u64) {
         self.kinds.push(kind as u8);
         self.blocks.push(block);
@@ -111,7 +130,9 @@ impl Journal {
 pub struct External {
     order: Lru,
     rows: Vec<BlockRow>,
-    picks: VecDeque<BlockId>,
+    /// The choice, in the order of eviction; those before `next` are used or void.
+    picks: Vec<BlockId>,
+    next: usize,
     picked: Vec<bool>,
     valid: usize,
     /// Victims the built-in order may still name for the policy.
@@ -197,8 +218,9 @@ impl External {
 
     /// Up to `limit` blocks that may be evicted (0: all), each after its children.
     pub fn candidates(&mut self, pool: &Pool, limit: usize, out: &mut Candidates) {
-        let limit = if limit == 0 { usize::MAX } else { limit };
         out.clear();
+        let room = pool.cached() as usize;
+        out.blocks.resize(if limit == 0 { room } else { room.min(limit) }, NIL);
         self.offers = self.offers.checked_add(1).unwrap_or_else(|| {
             self.marks.clear();
             1
@@ -210,10 +232,13 @@ impl External {
         }
         let spares = !self.spared.is_empty();
         let (marks, loose) = (&mut self.marks, &mut self.loose);
-        let offering = Offering { pool, limit, marks, unseen, spares, out, loose, awaited: NIL };
+        let offering = Offering { pool, marks, unseen, spares, out, taken: 0, loose, awaited: NIL };
         match self.order.buckets() {
-            None => offering.all(self.order.iter()),
-            Some(buckets) => offering.all(buckets.descent(pool)),
+            None => offering.all(self.order.head(), |block| self.order.after(block)),
+            Some(buckets) => {
+                let mut order = buckets.descent(pool);
+                offering.all(order.next().unwrap_or(NIL), |_| order.next().unwrap_or(NIL));
+            }
         }
         out.describe(pool, &self.rows);
     }
@@ -231,15 +256,16 @@ impl External {
             if pool.generation(block) == generation && pool.state(block) == State::Cached {
                 grow(&mut self.picked, block, false);
                 self.picked[block as usize] = true;
-                self.picks.push_back(block);
-                self.valid += 1;
+                self.picks.push(block);
             }
         }
+        self.valid = self.picks.len();
     }
 
     /// The choice as it stands, in the order of eviction.
     pub fn chosen(&self) -> Vec<BlockId> {
-        self.picks.iter().copied().filter(|&b| self.picked[b as usize]).collect()
+        let left = self.picks[self.next..].iter().copied();
+        left.filter(|&b| self.picked[b as usize]).collect()
     }
 
     /// Lets the built-in order name up to `n` victims for a policy that could not.
@@ -257,6 +283,7 @@ impl External {
         for block in self.picks.drain(..) {
             self.picked[block as usize] = false;
         }
+        self.next = 0;
         self.valid = 0;
         self.fallback = 0;
         self.spared.clear();
@@ -385,12 +412,12 @@ impl Eviction for External {
     }
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
-        while let Some(&block) = self.picks.front() {
+        while let Some(&block) = self.picks.get(self.next) {
             if self.picked[block as usize] && view.pool.is_evictable(block) {
                 return Some(block);
             }
             self.unpick(block);
-            self.picks.pop_front();
+            self.next += 1;
         }
         self.fallback = self.fallback.saturating_sub(1);
         self.fallbacks += 1;

@@ -32,14 +32,15 @@ impl OfferMark {
 /// An offer in the making.
 pub(crate) struct Offering<'a> {
     pub pool: &'a Pool,
-    /// How many there may be.
-    pub limit: usize,
     /// By block.
     pub marks: &'a mut [OfferMark],
     pub unseen: OfferMark,
     /// Whether the marks keep blocks out: by a count of children that no block has.
     pub spares: bool,
+    /// Where they go; its `blocks` are as many as there may be.
     pub out: &'a mut Candidates,
+    /// How many are taken.
+    pub taken: usize,
     /// Places whose parent is noted by its id until all are taken.
     pub loose: &'a mut Vec<u32>,
     /// The parent of the block taken last, or [`NIL`]. A prefix is released as a whole, so its parent is
@@ -49,14 +50,13 @@ pub(crate) struct Offering<'a> {
 }
 
 impl Offering<'_> {
-    /// Takes blocks in this order, each once all that follow it are taken, up to the limit.
-    pub fn all(mut self, mut order: impl Iterator<Item = BlockId>) {
-        let mut next = order.next();
-        while let Some(block) = next
-            && self.has_room()
-        {
+    /// Takes blocks in this order, each once all that follow it are taken, while there is room. `after` says what
+    /// comes after the one it is given, or [`NIL`].
+    pub fn all(mut self, first: BlockId, mut after: impl FnMut(BlockId) -> BlockId) {
+        let mut block = first;
+        while block != NIL && self.has_room() {
             if self.awaited == block {
-                next = self.run(&mut order);
+                block = self.run(&mut after);
                 continue;
             }
             self.await_no_more();
@@ -65,9 +65,10 @@ impl Offering<'_> {
             }
             self.mark(block).passed = true;
             self.climb(block);
-            next = order.next();
+            block = after(block);
         }
         self.await_no_more();
+        self.out.blocks.truncate(self.taken);
         for place in self.loose.drain(..) {
             let parent = &mut self.out.parents[place as usize];
             let mark = self.marks[*parent as usize];
@@ -78,24 +79,27 @@ impl Offering<'_> {
     /// Takes what is awaited, and on along its prefix as long as the order does. What comes after in
     /// the order.
     #[inline]
-    fn run(&mut self, order: &mut impl Iterator<Item = BlockId>) -> Option<BlockId> {
+    fn run(&mut self, after: &mut impl FnMut(BlockId) -> BlockId) -> BlockId {
         let start = self.place();
-        let (mut block, mut next);
-        let mut parent;
-        loop {
-            block = self.awaited;
-            self.out.blocks.push(block);
-            next = order.next();
+        let (mut block, mut next, mut parent, mut alone) = (self.awaited, NIL, NIL, false);
+        // Into places that are there, by one counter: this loop is half of what a decision costs the core.
+        let mut taken = self.taken;
+        while let Some(place) = self.out.blocks.get_mut(taken) {
+            *place = block;
+            taken += 1;
+            next = after(block);
             parent = self.pool.parent(block);
-            let alone = parent != NIL && self.pool.children(parent) == 1;
-            self.awaited = if alone { parent } else { NIL };
-            if !alone || next != Some(parent) || !self.has_room() {
+            alone = parent != NIL && self.pool.children(parent) == 1;
+            if !alone || next != parent {
                 break;
             }
+            block = parent;
         }
+        self.taken = taken;
+        self.awaited = if alone { parent } else { NIL };
         let end = self.place();
-        self.out.children.extend((start..end).map(|_| 1));
-        self.out.parents.extend(start + 1..=end);
+        self.out.children.resize(taken, 1);
+        self.out.parents.extend((start..end).map(|place| place + 1));
         if self.awaited == NIL {
             self.out.parents[end as usize - 1] = parent;
             if parent != NIL {
@@ -108,13 +112,13 @@ impl Offering<'_> {
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.out.blocks.len() < self.limit
+        self.taken < self.out.blocks.len()
     }
 
     /// Of the next one.
     #[inline]
     fn place(&self) -> u32 {
-        self.out.blocks.len() as u32
+        self.taken as u32
     }
 
     #[inline]
@@ -145,7 +149,8 @@ impl Offering<'_> {
     /// The block that this one follows, which has one child more now; [`NIL`] if that is left open.
     fn take(&mut self, block: BlockId, children: u32) -> BlockId {
         let (parent, place) = (self.pool.parent(block), self.place());
-        self.out.blocks.push(block);
+        self.out.blocks[self.taken] = block;
+        self.taken += 1;
         self.out.children.push(children);
         self.out.parents.push(parent);
         if parent == NIL {
