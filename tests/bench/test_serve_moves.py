@@ -211,7 +211,7 @@ GROUPS = '[cache]\ncapacity = 30\n[[tenants]]\nname = "a"\n'
         (f"--tier {HOST} --hit-refresh non", "one of first-tier, none; did you mean none"),
         (
             "--card h100:utilisation=0.8",
-            "no key utilisation: memory, bandwidth, flops, utilization",
+            "flops_fp16, utilization; did you mean utilization?",
         ),
         ("--card h100:utilization=1.2", "utilization = 1.2: must be a number above 0, at most 1"),
         (f"--tier {HOST} --promote-fill throug", "must be one of host, through, buffer, direct"),

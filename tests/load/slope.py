@@ -36,10 +36,9 @@ class Growth(NamedTuple):
     mean: float
     span: float
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether even the interval's upper end adds less than `ALLOWED` over the run."""
-        return self.high * self.span < ALLOWED * self.mean
+    def is_flat(self, allowed: float = ALLOWED) -> bool:
+        """Whether even the interval's upper end adds less than that share over the run."""
+        return self.high * self.span < allowed * self.mean
 
 
 def growth(samples: Sequence[tuple[float, float]]) -> Growth:

@@ -22,12 +22,13 @@ def test_memory_stays_flat_under_load_and_every_page_is_right() -> None:
     if shutil.which("redis-server") is None or find_spec("kvframe_redis") is None:
         pytest.skip("needs redis-server and plugins/kvframe-redis")
     load = ["--core", str(CORE), "--bytes", str(PAGES), "--rounds", "50"]
-    small = ["--size", "3000", "--blocks", str(1 << 15)]
+    # In seconds, tables and heaps have hardly reached their size: hours are judged by 1 %.
+    small = ["--size", "3000", "--blocks", str(1 << 15), "--allowed", "0.05"]
     # A process of its own: what other tests leave in memory would hide what this one adds.
     command = [sys.executable, "-m", "tests.load", *load, *small]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "\nflat (limit 1%)" in ran.stdout
+    assert "\nflat (limit 5%)" in ran.stdout
 
 
 def test_a_process_that_keeps_what_it_allocates_is_not_flat() -> None:
@@ -36,9 +37,9 @@ def test_a_process_that_keeps_what_it_allocates_is_not_flat() -> None:
         kept.append(b"\1" * (1 << 20))
         samples.append((float(at), float(resident())))
     found = growth(samples)
-    assert not found.is_flat
-    assert found.low < (1 << 20) * 1.1
-    assert found.high > (1 << 20) * 0.9
+    assert not found.is_flat()
+    assert found.low < (1 << 20) * 1.3  # the system may take pages back, or give them late
+    assert found.high > (1 << 20) * 0.7
 
 
 def test_the_interval_holds_the_slope_that_noise_was_added_to() -> None:
@@ -49,7 +50,7 @@ def test_the_interval_holds_the_slope_that_noise_was_added_to() -> None:
         missed += not found.low <= 3 <= found.high
     assert 2 <= missed <= 20  # 5 % of 200 is 10
     steady = growth([(at, 1e6 + Random(at).gauss(0, 50)) for at in range(400)])
-    assert steady.is_flat
+    assert steady.is_flat()
 
 
 def test_too_few_samples_are_refused() -> None:

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "pressure.waiting_order": "tests/manager/test_waiting.py",
     "pressure.level": "tests/manager/test_pressure.py: the walk hears of each change",
     "pressure.remove_callback": "tests/manager/test_pressure.py",
+    "inspect.take_tiers": "tests/tiers",
 }
 """Public methods that the walk does not call, and who does."""
 

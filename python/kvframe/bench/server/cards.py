@@ -57,6 +57,9 @@ _SHEETS: dict[str, tuple[float, ...]] = {
 CARDS = {name: Card(name, *sheet) for name, sheet in _SHEETS.items()}
 """SXM parts with their larger memory, PCIe for the l40s."""
 
+CARD = "h200"
+"""Whose data sheet gives step times where no card is named."""
+
 KEYS = ("memory", "bandwidth", "flops", "flops_fp4", "flops_fp8", "flops_fp16", "utilization")
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

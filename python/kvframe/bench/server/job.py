@@ -16,7 +16,7 @@ from kvframe.bench.locate import choose_all
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.options import keyed, one_of, split_list
 from kvframe.bench.policies import Choice
-from kvframe.bench.server import report, routing
+from kvframe.bench.server import remarks, report, routing
 from kvframe.bench.server.below import (
     FILLS,
     HIT_REFRESHES,
@@ -29,7 +29,7 @@ from kvframe.bench.server.below import (
     parse_returns,
     shared,
 )
-from kvframe.bench.server.cards import CARDS, Card, parse_card
+from kvframe.bench.server.cards import CARD, CARDS, Card, parse_card
 from kvframe.bench.server.cells import (
     LAST_ADMITTED,
     NEVER,
@@ -89,8 +89,6 @@ ORDERS = (
     "fewest-uncached",
 )
 PREEMPTION_ORDERS = get_args(PreemptionRule)
-CARD = "h200"
-"""Whose data sheet gives step times where no card is named."""
 CAPACITIES = ("2000",)
 """Blocks, where neither a capacity nor a card is named."""
 
@@ -237,8 +235,8 @@ class ServerJob:
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
         self._remarks = [f"Left out of all: {why}." for why in broken]
-        self._remarks += _remarks(self.server, card, shape, sources)
-        self._remarks += _fleet_remarks(self.fleets, sources)
+        self._remarks += remarks.of_server(self.server, card, shape, sources)
+        self._remarks += remarks.of_fleets(self.fleets, sources)
         if self._over.cards > 1:
             self._remarks.append(f"A replica has {self._over.cards} cards: --capacity is of all.")
         held = self._over.held(shape, self._held(found))
@@ -576,49 +574,3 @@ def _cross(
         for below in ((None, tiers) if tiers and not choice.replay_only else (None,))
         if factor == 1.0 or not choice.replay_only
     ]
-
-
-def _fleet_remarks(fleets: Sequence[Fleet], sources: Sequence[Source]) -> list[str]:
-    several = [fleet for fleet in fleets if fleet.servers > 1]
-    said = [
-        "--capacity is what each replica has; hit, TTFT, ITL and E2E are over the requests of all."
-    ][: len(several)]
-    if any(fleet.routing.name == "session" for fleet in several):
-        said += [
-            f"{source.name} names no sessions: --routing session sends each request where the "
-            "fewest are."
-            for source in sources
-            if not (source.trace.columns()["session"] >= 0).any()
-        ]
-    return said
-
-
-def _remarks(
-    server: Server, card: Card | None, shape: Served, sources: Sequence[Source]
-) -> list[str]:
-    said = []
-    if server.profile.uses_card:
-        named = card.name if card is not None else CARD
-        said.append(
-            f"Step times: what a model of {shape.params / 1e9:g} billion parameters moves and "
-            f"computes, by the data sheet of one {named}, times estimated factors. They are not "
-            "measured."
-        )
-    if card is not None and server.profile.is_of_another(card):
-        said.append(
-            f"Step times of {server.profile.label} were measured on {server.profile.measured_on}: "
-            f"--card {card.name} says what its memory holds, and changes no time."
-        )
-    if card is None:
-        said.append("No --card was named: whether one holds the capacity was not checked.")
-    if server.profile.is_fixed:
-        said.append(
-            "Fixed rates: one prompt after the other, and sequences that do not slow each other "
-            "down; no limit on sequences or batches, no preemption."
-        )
-    nameless = [s.name for s in sources if not (s.trace.columns()["session"] >= 0).any()]
-    if server.closed_loop:
-        said += [f"{name} names no sessions: its requests come by the clock." for name in nameless]
-    if server.returns is not None:
-        said += [f"{name} names no sessions: no blocks come ahead of one." for name in nameless]
-    return said
