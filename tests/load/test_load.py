@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
+from mmap import mmap
 from pathlib import Path
 from random import Random
 
@@ -34,7 +35,8 @@ def test_memory_stays_flat_under_load_and_every_page_is_right() -> None:
 def test_a_process_that_keeps_what_it_allocates_is_not_flat() -> None:
     kept, samples = [], []
     for at in range(60):
-        kept.append(b"\1" * (1 << 20))
+        kept.append(mmap(-1, 1 << 20))  # no heap has it to give from before
+        kept[-1].write(b"\1" * (1 << 20))
         samples.append((float(at), float(resident())))
     found = growth(samples)
     assert not found.is_flat()

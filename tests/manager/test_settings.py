@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kvframe.metrics.samples import by_family, samples
 from kvframe.policies import BatchedAdmission, BatchedEviction
 from kvframe.policies.admission import Arrivals
 from kvframe.policies.batched import Candidates
+from tests.workers import beside
 
 from .gates import GateHolder
 from .helpers import VERSION, installed, registry
@@ -326,29 +328,19 @@ def test_threads_serve_while_policies_change() -> None:
     known = registry("deepest", lambda _: Deepest())
     known.register(GateHolder("all-new", lambda _: Nothing()), "all-new", "kvframe-test", VERSION)
     kv = KVCacheManager(plain(capacity=54))
-    errors: list[BaseException] = []
     ends = threading.Event()
 
     def client(seed: int) -> None:
         dice = random.Random(seed)
-        try:
-            while not ends.is_set():
-                serve(kv, [seed * 50 + dice.randrange(12), seed * 50 + 20 + dice.randrange(12)])
-        except BaseException as error:
-            errors.append(error)
+        while not ends.is_set():
+            serve(kv, [seed * 50 + dice.randrange(12), seed * 50 + 20 + dice.randrange(12)])
 
-    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(1, 4)]
-    for thread in threads:
-        thread.start()
-    dice = random.Random(3)
-    for _ in range(120):
-        policy = dice.choice(["lru", "lfu", "deepest", "arc"])
-        gate = dice.choice(["always", "all-new", "second-use"])
-        config = plain(capacity=54, eviction=policy, admission=gate)
-        kv.settings.reload(config.resolve(known))
-    ends.set()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with beside(*(partial(client, seed) for seed in range(1, 4)), stop=ends.set):
+        dice = random.Random(3)
+        for _ in range(120):
+            policy = dice.choice(["lru", "lfu", "deepest", "arc"])
+            gate = dice.choice(["always", "all-new", "second-use"])
+            config = plain(capacity=54, eviction=policy, admission=gate)
+            kv.settings.reload(config.resolve(known))
     kv.check_integrity()
     assert kv.counts().referenced == 0
