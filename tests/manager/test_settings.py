@@ -249,7 +249,7 @@ def test_a_policy_that_fails_leaves_the_old_one_in_force() -> None:
     serve(kv, [1, 2])
     order = kv.inspect.eviction_order()
     with pytest.raises(PolicyError, match="no such luck"):
-        kv.settings.reload(plain(capacity=12, eviction="broken").resolve(known))
+        kv.settings.reload(plain(eviction="broken").resolve(known))
     with pytest.raises(PluginError, match="lru"):
         kv.settings.reload(plain(eviction="lrru"))
     with pytest.raises(ConfigError, match=r"pressure\.high"):
@@ -260,38 +260,52 @@ def test_a_policy_that_fails_leaves_the_old_one_in_force() -> None:
     kv.check_integrity()
 
 
-def test_the_capacity_changes_with_the_rest_or_not_at_all() -> None:
+def test_the_capacity_is_changed_by_resize_alone() -> None:
     kv = KVCacheManager(plain())
-    held = kv.allocate(list(range(20 * BLOCK))).seq
-    with pytest.raises(CapacityError):
+    with pytest.raises(ConfigError, match=r"cache\.capacity = 8: .*`KVCacheManager.resize`"):
         kv.settings.reload(plain(capacity=8, eviction="lfu"))
     assert (kv.counts().total, kv.inspect.options()["policy"]) == (24, "lru")
-    kv.release(held)
-    kv.settings.reload(plain(capacity=8, eviction="lfu"))
-    assert (kv.counts().total, kv.inspect.options()["policy"]) == (8, "lfu")
-    kv.settings.rollback()
-    assert kv.counts().total == 24
+    kv.resize(8)
+    kv.settings.reload(plain(eviction="lfu"))
+    assert kv.counts().total == 8
     kv.check_integrity()
 
 
-def test_shares_of_tenants_change_and_their_names_do_not() -> None:
-    def shares(a: int, b: int, name: str = "b") -> Config:
-        return plain(tenants=[{"name": "a", "floor": a}, {"name": name, "floor": b}])
-
-    kv = KVCacheManager(shares(4, 4))
-    held = kv.allocate(list(range(18 * BLOCK)), tenant="a").seq
-    with pytest.raises(ConfigError, match=r"tenants\.floor"):
-        kv.settings.reload(shares(4, 8))
-    kv.settings.reload(shares(0, 6))
-    assert [row.floor for row in kv.tenants.rows()] == [0, 0, 6]
-    with pytest.raises(CapacityError):
-        kv.allocate(list(range(9000, 9000 + BLOCK)), tenant="a")
-    with pytest.raises(ConfigError, match=r"tenants\[1\]\.name = \"c\": cannot change"):
-        kv.settings.reload(shares(0, 6, "c"))
+@pytest.mark.parametrize("policy", [*POLICIES[1:], "lfuda", "mq", "2q", "lecar", "w-tinylfu"])
+def test_what_runs_while_the_policy_changes_runs_on(policy: str) -> None:
+    kv = KVCacheManager(plain())
+    tokens = list(range(10 * BLOCK + 2))
+    given = kv.allocate(tokens)
+    kv.settings.reload(plain(eviction=policy))
+    kv.commit(given.seq, len(tokens))
+    kv.release(given.seq)
+    assert serve(kv, [1, 2, 3]) == 0
     kv.settings.rollback()
-    assert [row.floor for row in kv.tenants.rows()] == [0, 4, 4]
-    kv.release(held)
+    kv.evict_until(24)
     kv.check_integrity()
+
+
+def test_the_eviction_policy_and_the_shares_stay_where_there_are_tenants() -> None:
+    def config(policy: str, quota: float) -> Config:
+        return plain(eviction=policy, tenants=[{"name": "b", "quota": quota}])
+
+    kv = KVCacheManager(config("lru", 0.9))
+    with pytest.raises(ConfigError, match=r'eviction\.policy = "lfu": .* each tenant has a policy'):
+        kv.settings.reload(config("lfu", 0.9))
+    with pytest.raises(ConfigError, match=r"tenants.*quota = 0\.5: .* were shared out by them"):
+        kv.settings.reload(config("lru", 0.5))
+    assert kv.settings.version == 1
+
+
+def test_a_policy_in_the_making_changes_nothing() -> None:
+    def make(_: object) -> Deepest:
+        kv.settings.reload(plain(eviction="lfu"))
+        return Deepest()
+
+    kv = KVCacheManager(plain())
+    with pytest.raises((PolicyError, UsageError), match="a change is under way"):
+        kv.settings.reload(plain(eviction="nested").resolve(registry("nested", make)))
+    assert (kv.settings.version, kv.inspect.options()["policy"]) == (1, "lru")
 
 
 def test_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +328,7 @@ def test_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_managers_of_one_process_change_each_for_itself() -> None:
     first, second = KVCacheManager(plain()), KVCacheManager(plain())
-    first.settings.reload(plain(eviction="lfu", capacity=16))
+    first.settings.reload(plain(eviction="lfu"))
     assert (second.settings.version, second.inspect.options()["policy"]) == (1, "lru")
     assert second.counts().total == 24
     told = {

@@ -22,17 +22,16 @@ from kvframe.stats.inspect import Inspect
 _log = logging.getLogger("kvframe.manager")
 
 LIVE = (
-    "cache.capacity",
     "eviction",
     "admission",
     "pressure",
     "retention.pin_cap",
-    "tenants",
     "plugins",
 )
 """Keys, and sections, that a manager takes while it serves."""
 
 FIXED = {
+    "cache.capacity": "`KVCacheManager.resize` changes it",
     "cache": "the blocks there are were laid out and stored under it",
     "groups": "the block tables there are were laid out by them",
     "model": "the pages there are have their size from it",
@@ -41,9 +40,12 @@ FIXED = {
     "retention.sessions": "the sessions of the blocks there are were followed by it",
     "observe": "the counts there are began with it",
     "security": "the blocks there are were hashed under it",
-    "tenants.name": "the blocks there are were counted by these names, in this order",
+    "tenants": "the blocks there are were shared out by them",
 }
 """Keys, and sections, that a manager keeps to its end, and why."""
+
+APART = "each tenant has a policy of its own, which knows its blocks"
+"""Why the eviction policy stays where there are tenants."""
 
 
 class ConfigChange(NamedTuple):
@@ -96,6 +98,7 @@ class Settings:
         self._past: list[Resolved] = []
         self._version = 1
         self._lock = threading.RLock()
+        self._is_changing = False
 
     @property
     def version(self) -> int:
@@ -112,7 +115,7 @@ class Settings:
         """Put another configuration in force: all of it, or nothing.
 
         A policy whose section differs is made anew; one whose section does not stays as it is, with
-        all that it has learnt. ``cache.capacity`` is changed as by `KVCacheManager.resize`, first.
+        all that it has learnt. Beside ``[[tenants]]`` the eviction policy stays.
 
         Args:
             config: A configuration, or the file that describes one; None takes the file in the
@@ -129,8 +132,8 @@ class Settings:
                 names the key and says why; `ConfigError.others` has further ones.
             PluginError: A policy is not found, blocked or broken.
             PolicyError: A policy cannot be made, or refuses the pool.
-            CapacityError: A block is in use that a smaller pool would not have.
-            UsageError: ``registry`` or sections are given beside a configuration.
+            UsageError: ``registry`` or sections are given beside a configuration, or a policy that
+                this reload makes asks for another.
         """
         with self._lock:
             now = self._resolved
@@ -144,7 +147,7 @@ class Settings:
 
         Raises:
             UsageError: The configuration is the one of the start.
-            CapacityError: As `reload`; the configuration stays.
+            ConfigError: As `reload`; the configuration stays.
         """
         with self._lock:
             if not self._past:
@@ -154,6 +157,15 @@ class Settings:
             return receipt
 
     def _put(self, then: Resolved) -> ConfigReceipt:
+        if self._is_changing:
+            raise UsageError("a change is under way: a policy that it makes cannot ask for another")
+        self._is_changing = True
+        try:
+            return self._put_alone(then)
+        finally:
+            self._is_changing = False
+
+    def _put_alone(self, then: Resolved) -> ConfigReceipt:
         now = self._resolved
         changes = tuple(_changes(now, then))
         _check(changes, then)
@@ -164,16 +176,7 @@ class Settings:
         evicting = evicting_of(then) if evicts else None
         gate = gate_of(then) if admits else None
         table = table_of(then, evicting, gate)
-        resizes = now.capacity_blocks != then.capacity_blocks
-        before = self._core.counts()[3]
-        if resizes:
-            self._core.resize(then.capacity_blocks)
-        try:
-            self._core.change(table, eviction=evicts, admission=admits)
-        except BaseException:
-            if resizes:
-                self._core.resize(before)
-            raise
+        self._core.change(table, eviction=evicts, admission=admits)
         if evicts:
             self._drivers["eviction"] = evicting
         if admits:
@@ -222,6 +225,8 @@ def _check(changes: tuple[ConfigChange, ...], then: Resolved) -> None:
     faults, origins = Faults(), Origins(then.provenance)
     for change in changes:
         why = _why_fixed(change.key)
+        if then.config.tenants and change.key.startswith("eviction."):
+            why = APART
         if why is None:
             continue
         reason = f"cannot change in a manager that serves: {why}"
@@ -233,10 +238,7 @@ def _check(changes: tuple[ConfigChange, ...], then: Resolved) -> None:
 
 
 def _why_fixed(key: str) -> str | None:
-    section, _, rest = key.partition(".")
-    section = section.partition("[")[0]
-    if section == "tenants" and rest == "name":
-        return FIXED["tenants.name"]
+    section = key.partition(".")[0].partition("[")[0]
     if section in LIVE or key in LIVE:
         return None
     return FIXED.get(key) or FIXED[section]

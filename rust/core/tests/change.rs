@@ -185,11 +185,22 @@ fn a_refusal_changes_nothing() {
     };
     let refused = m.change(&wrong, Change { policy: Some(policy("fifo")), ..Change::default() });
     assert!(matches!(refused, Err(Error::Invalid { what: "high", .. })));
-    let other = vec![Tenant { name: b"a".to_vec(), floor: Amount::Blocks(1), quota: None }];
-    let refused = m.change(&Options { tenants: other, ..options(8) }, Change::default());
-    assert!(matches!(refused, Err(Error::Invalid { what: "tenants", .. })));
     assert_eq!((m.policy().name(), m.options().reserve), ("lru", 0));
     assert_eq!(m.eviction_order(u32::MAX), order);
+    m.check_integrity().expect("whole");
+}
+
+/// Each tenant has a policy of its own, with the blocks that it was told of.
+#[test]
+fn beside_tenants_the_eviction_policy_stays() {
+    let tenants = vec![Tenant { name: b"a".to_vec(), floor: Amount::Blocks(1), quota: None }];
+    let each = Box::new(PerTenant::new(vec![policy("lru"), policy("lru")]));
+    let mut m = Manager::new(Options { tenants, ..options(8) }, each).expect("sound");
+    let other = Change { policy: Some(policy("fifo")), ..Change::default() };
+    let refused = m.change(&options(8), other);
+    assert!(matches!(refused, Err(Error::Invalid { what: "eviction.policy", .. })));
+    m.change(&Options { reserve: 2, ..options(8) }, Change::default()).expect("no policy");
+    assert_eq!(m.options().reserve, 2);
     m.check_integrity().expect("whole");
 }
 
@@ -206,37 +217,4 @@ fn a_policy_that_goes_by_keys_has_to_begin() {
         assert!(matches!(refused, Err(Error::Invalid { what: "eviction.policy", .. })), "{name}");
     }
     assert_eq!(found(&m, &open(&[1])), SIZE);
-}
-
-/// Floors and quotas change with all that is owned counted; a floor that others hold now is refused.
-#[test]
-fn shares_change() {
-    let tenants = |a: u32, b: u32| {
-        [("a", a), ("b", b)]
-            .map(|(name, floor)| Tenant {
-                name: name.into(),
-                floor: Amount::Blocks(floor),
-                quota: None,
-            })
-            .to_vec()
-    };
-    let each = || Box::new(PerTenant::new((0..3).map(|_| policy("lru")).collect()));
-    let with = |a, b| Options { tenants: tenants(a, b), ..options(8) };
-    let mut m = Manager::new(with(0, 0), each()).expect("sound");
-    let of = |name: &str, blocks: &[u32]| kvframe_core::Request {
-        tokens: prompt(blocks),
-        tenant: name.into(),
-        ..kvframe_core::Request::default()
-    };
-    let held = m.allocate(&of("a", &[1, 2, 3, 4, 5])).expect("room").seq;
-    assert!(m.change(&with(0, 4), Change::default()).is_err());
-    m.change(&with(0, 3), Change::default()).expect("beside the five");
-    assert_eq!(m.accounts()[2].floor, 3);
-    assert!(m.allocate(&of("a", &[9])).is_err(), "the rest is the floor of b");
-    m.change(&with(0, 0), Change { policy: Some(each()), ..Change::default() }).expect("sound");
-    let more = m.allocate(&of("a", &[9])).expect("no floor holds").seq;
-    m.commit(held, 5 * SIZE).expect("granted");
-    m.release(held).expect("live");
-    m.release(more).expect("live");
-    m.check_integrity().expect("whole");
 }

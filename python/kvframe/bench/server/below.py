@@ -132,7 +132,12 @@ def shared(below: ServedTiers, texts: Sequence[str], fleets: Sequence[Fleet]) ->
     """
     if not texts:
         return below
-    told = dict(_sharers(text, below) for text in texts)
+    told: dict[str, float] = {}
+    for text in texts:
+        name, count = _sharers(text, below)
+        if name in told:
+            raise ConfigError(f"--shared-tier {text}: {name} is named twice")
+        told[name] = count
     first = texts[0]
     if all(fleet.servers == 1 for fleet in fleets):
         raise ConfigError(f"--shared-tier {first}: one server shares with none: add --replicas")
@@ -141,6 +146,11 @@ def shared(below: ServedTiers, texts: Sequence[str], fleets: Sequence[Fleet]) ->
         raise ConfigError(
             f"--shared-tier {first}: nodes of {nodes[0]} and of {nodes[1]} replicas: give one "
             "number"
+        )
+    most = max(fleet.servers for fleet in fleets)
+    if nodes and nodes[0] > most:
+        raise ConfigError(
+            f"--shared-tier {first}: nodes of {nodes[0]} of {most} replicas: must be fewer"
         )
     counts = [told.get(name, 1) for name in below.names]
     for place, tier in enumerate(below.tiers):

@@ -27,6 +27,8 @@ DRAWN = ("turns", "gap", "shared", "input", "output", "longest", "block_size")
 """Keys of sessions that are drawn."""
 RECORDED = ("num_sessions", "resample", "stationary_sessions")
 """Keys of those that were recorded."""
+GOES_WITH = {"burst": "burst", "users": "closed", "jitter": "closed"}
+"""Keys that only these arrivals read."""
 
 
 class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +127,7 @@ def parse_workload(values: Mapping[str, Any], where: str) -> Workload:
 
     Raises:
         ConfigError: A key that it does not have, a value that is impossible, or a key of drawn
-            sessions beside ``sessions``, or the other way round.
+            sessions beside ``sessions``, or the other way round, or of other arrivals.
     """
     work = build(Workload, values, "workload", OptionOrigins(where))
     for key in DRAWN if work.sessions else RECORDED:
@@ -135,6 +137,10 @@ def parse_workload(values: Mapping[str, Any], where: str) -> Workload:
                 if work.sessions
                 else "goes with sessions"
             )
+            raise ConfigError(f"{where}: workload.{key}: {why}")
+    for key, arrivals in GOES_WITH.items():
+        if key in values and work.arrivals != arrivals:
+            why = f'goes with arrivals = "{arrivals}", not "{work.arrivals}"'
             raise ConfigError(f"{where}: workload.{key}: {why}")
     return work
 

@@ -80,7 +80,7 @@ impl Store {
     /// [`Error::PolicyRefused`].
     pub(crate) fn new(options: &Options, span: u32, mut policy: Box<dyn Eviction>) -> Result<Self> {
         if let Some(policies) = policy.tenants_mut() {
-            drop(policies.set_quotas(&options.tenants));
+            policies.set_quotas(&options.tenants);
         }
         policy.size(options.blocks, options.block_size).map_err(Error::PolicyRefused)?;
         let observe = options.observe;

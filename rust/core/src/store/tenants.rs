@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events::EvictionCause;
 use crate::policy::{Eviction, External, View};
 use crate::pool::{BlockId, NIL};
-use crate::tenants::{Account, Ledger, OTHERS, Tenant, TenantCounts};
+use crate::tenants::{Account, Ledger, OTHERS, TenantCounts};
 
 impl Store {
     /// The operation is of `tenant` from now on: what it takes is that tenant's.
@@ -65,43 +65,6 @@ impl Store {
         }
         let limit = format!("floors, and what is owned above them, take {needed} blocks");
         Err(Error::Invalid { what: "blocks", value: blocks.to_string(), limit })
-    }
-
-    /// Whether the floors of `tenants` can be kept beside what is owned above them.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`].
-    pub(crate) fn check_shares(&self, tenants: &[Tenant]) -> Result<()> {
-        let Some(ledger) = self.pool.ledger() else { return Ok(()) };
-        let (needed, usable) = (ledger.spoken_with(tenants), self.pool.usable());
-        if needed <= u64::from(usable) {
-            return Ok(());
-        }
-        let limit = format!("with what is owned above them, must be at most the {usable} blocks");
-        Err(Error::Invalid { what: "tenants.floor", value: needed.to_string(), limit })
-    }
-
-    /// The floors and quotas of `tenants`, the same as before, hold from now on.
-    pub(crate) fn set_shares(&mut self, tenants: &[Tenant]) {
-        if let Some(ledger) = self.pool.ledger_mut() {
-            ledger.set_shares(tenants);
-        }
-    }
-
-    /// Tells the policies of tenants how many blocks each can have under the quotas of `tenants`.
-    ///
-    /// # Errors
-    /// [`Error::PolicyRefused`].
-    pub(crate) fn requota(&mut self, tenants: &[Tenant], block_size: u32) -> Result<()> {
-        let Some(policies) = self.policy.tenants_mut() else { return Ok(()) };
-        let before = policies.set_quotas(tenants);
-        let sized = self.policy.size(self.pool.capacity(), block_size);
-        if sized.is_err()
-            && let Some(policies) = self.policy.tenants_mut()
-        {
-            policies.restore_quotas(before);
-        }
-        sized.map_err(Error::PolicyRefused)
     }
 
     /// Blocks that may be evicted ahead of need.

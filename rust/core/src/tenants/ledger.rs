@@ -91,16 +91,11 @@ fn loser(accounts: &[Account], tenant: usize) -> Option<usize> {
     above.max().map(|(_, at)| at).or_else(itself)
 }
 
-/// The floor and the quota of each, by number.
-fn amounts_of(tenants: &[Tenant]) -> Vec<(Amount, Option<Amount>)> {
-    let amounts = tenants.iter().map(|tenant| (tenant.floor, tenant.quota));
-    std::iter::once((Amount::Blocks(0), None)).chain(amounts).collect()
-}
-
 impl Ledger {
     /// Of an empty pool of `usable` blocks.
     pub fn new(tenants: &[Tenant], usable: u32) -> Self {
-        let amounts = amounts_of(tenants);
+        let amounts = tenants.iter().map(|tenant| (tenant.floor, tenant.quota));
+        let amounts: Vec<_> = std::iter::once((Amount::Blocks(0), None)).chain(amounts).collect();
         let mut ledger = Self {
             column: Vec::new(),
             accounts: vec![Account::default(); amounts.len()],
@@ -123,19 +118,6 @@ impl Ledger {
             account.quota = quota.map_or(u32::MAX, |quota| quota.of(usable));
         }
         (self.spoken, self.promised) = self.sums();
-    }
-
-    /// The floors and quotas of `tenants`, who are the same as before, hold from now on.
-    pub fn set_shares(&mut self, tenants: &[Tenant]) {
-        self.amounts = amounts_of(tenants);
-        self.resize(self.usable);
-    }
-
-    /// What all would have to leave to all others with the floors of `tenants`.
-    pub fn spoken_with(&self, tenants: &[Tenant]) -> u64 {
-        let floors = amounts_of(tenants).into_iter().map(|(floor, _)| floor.of(self.usable));
-        let accounts = self.accounts.iter().zip(floors);
-        accounts.map(|(own, floor)| u64::from(own.owned().max(floor))).sum()
     }
 
     /// What all would have to leave to all others of `usable` blocks.

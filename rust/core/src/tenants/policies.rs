@@ -38,15 +38,9 @@ impl PerTenant {
     }
 
     /// The quotas of `tenants`: what the policy of each is told of the pool's size.
-    /// Returns those before.
-    pub fn set_quotas(&mut self, tenants: &[Tenant]) -> Vec<Option<Amount>> {
+    pub fn set_quotas(&mut self, tenants: &[Tenant]) {
         let quotas = tenants.iter().map(|tenant| tenant.quota);
-        std::mem::replace(&mut self.quotas, std::iter::once(None).chain(quotas).collect())
-    }
-
-    /// Those of before hold again.
-    pub fn restore_quotas(&mut self, quotas: Vec<Option<Amount>>) {
-        self.quotas = quotas;
+        self.quotas = std::iter::once(None).chain(quotas).collect();
     }
 
     /// Whether they decide before an operation, outside the core.

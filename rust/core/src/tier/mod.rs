@@ -127,7 +127,7 @@ impl TierPolicy {
     ) -> Result<Self> {
         policy.infer_parents();
         if let Some(policies) = policy.tenants_mut() {
-            drop(policies.set_quotas(tenants));
+            policies.set_quotas(tenants);
         }
         let ledger = (!tenants.is_empty()).then(|| Ledger::new(tenants, capacity));
         let mut tier = Self {

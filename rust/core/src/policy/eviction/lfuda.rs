@@ -31,6 +31,8 @@ impl Rank for Lfuda {
     }
 
     fn insert(&mut self, block: BlockId, _: BlockAccess<'_>, view: View<'_>) {
+        // One that was owned before this policy came was never acquired under it.
+        grow(&mut self.columns, block, Column::default());
         let column = &mut self.columns[block as usize];
         column.uses = 1;
         column.last = view.now;
