@@ -106,6 +106,8 @@ def test_guesses_are_read() -> None:
             "servers that compute prompts do not know when a turn ends",
         ),
         (f"--tier {HOST} --shared-tier host", "one server shares with none: add --replicas"),
+        (f"--tier {HOST} --replicas 4 --shared-tier host:replicas=9", "nodes of 9 of 4 replicas"),
+        (f"--tier {HOST} --replicas 4 --shared-tier host,host:replicas=2", "is named twice"),
         (
             f"--tier {HOST} --replicas 2 --shared-tier hots",
             "no such tier: there are host; did you mean host",

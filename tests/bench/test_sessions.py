@@ -123,6 +123,8 @@ capacity = [20]
         ({"turns": 3}, "workload.turns: is recorded in sessions = "),
         ({"stationary_sessions": -1}, "workload.stationary_sessions = -1: must be at least 0"),
         ({"sessions": "", "resample": True}, "workload.resample: goes with sessions"),
+        ({"jitter": 9.0}, 'workload.jitter: goes with arrivals = "closed", not "poisson"'),
+        ({"arrivals": "closed", "burst": 3}, "workload.burst: goes with arrivals = "),
     ],
 )
 def test_what_does_not_go_together_is_refused(
