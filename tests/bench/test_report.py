@@ -101,6 +101,23 @@ def test_the_command_writes_it(bench: Command, tmp_path: Path) -> None:
     assert "8B" in next(iter(SHAPES))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "title", "doubt"),
+    [
+        ("10", "with its interval (* real)", "the only difference of 2 policies at one size"),
+        ("10,20", "intervals for all 3 comparisons at once", "corrected for all 3 differences"),
+    ],
+)
+def test_one_comparison_is_not_all_of_them(
+    bench: Command, tmp_path: Path, sizes: str, title: str, doubt: str
+) -> None:
+    trace = made.write(tmp_path / "t.jsonl", sessions=10)
+    asked = ("--trace", trace, "--policy", "lru,mq", "--capacity", sizes)
+    assert title in bench("run", *asked, "--out", "kept").stdout
+    bench("report", "kept")
+    assert doubt in (tmp_path / "report.html").read_text()
+
+
 def luminance(color: str) -> float:
     """Relative luminance as WCAG 2 defines it."""
     parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]

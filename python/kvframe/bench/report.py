@@ -125,14 +125,13 @@ def _pivot(
 
 def _against_lru(verdict: Verdict) -> Table:
     """What each policy is better or worse by: on the mean, and where that is clearest."""
-    several = len(verdict.sizes) > 1
+    several, compared = len(verdict.sizes) > 1, len(verdict.comparisons)
+    at_once = (
+        f"intervals for all {compared} comparisons at once" if compared > 1 else "its interval"
+    )
     header = ["policy", *(["on the mean"] if several else []), "most at", "blocks"]
     header += ["least at", "blocks"] if several else []
-    table = Table(
-        f"Points from lru, with intervals for all {len(verdict.comparisons)} comparisons at once "
-        "(* real)",
-        header,
-    )
+    table = Table(f"Points from lru, with {at_once} (* real)", header)
     for label in verdict.field:
         rows = [r for r in verdict.comparisons if (r.policy, r.baseline) == (label, BASELINE)]
         sized = sorted(

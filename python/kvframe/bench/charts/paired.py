@@ -142,9 +142,10 @@ def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str
     made = (sizes + (sizes > 1)) * count * (count - 1) // 2
     where = f"{sizes} sizes" if sizes > 1 else "one size"
     warm = f"; the first {first:,} requests do not count" if first else ""
+    of = f"corrected for all {made:,} differences" if made > 1 else "the only difference"
     return (
-        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {counted}{seeds}, corrected for "
-        f"all {made:,} differences of {count} policies at {where}{warm}"
+        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {counted}{seeds}, {of} "
+        f"of {count} policies at {where}{warm}"
     )
 
 
