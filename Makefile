@@ -65,9 +65,9 @@ FOLDERS += tests/policies/test_order.py tests/mutants/test_mutants.py \
 
 check: setup
 	cargo fmt --all --check
-	$(CLIPPY) --package kvframe-core -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(CLIPPY) --package kvframe-core -- -D warnings
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	KVFRAME_RUNS=4 KVFRAME_SCRIPTS=20 cargo test --quiet --locked -p kvframe-core $(FAST:%=--test %)

@@ -156,7 +156,7 @@ def test_the_verdict_and_the_table_name_the_place(bench: Command, folder: Path) 
         ("--policy", "mine.py:Mine:sgin=1", "unknown key; did you mean mine.sign?"),
         ("--policy", "mine.py:Mine:sign=2", "mine.sign"),
         ("--policy", "mine.py:Lru:sign=1", "own-lru takes no options"),
-        ("--policy", "slru:protected_uses", "an option needs a value: slru:protected_uses=VALUE"),
+        ("--policy", "slru:protected_uses", "options of slru are written slru:OPTION=VALUE"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -177,7 +177,9 @@ def test_a_plan_is_there_always_and_true_where_it_has_copies() -> None:
 def test_a_manager_is_made_of_keywords() -> None:
     kv = KVCacheManager(block_size=8, capacity=32, eviction="clock")
     assert (kv.block_size, kv.counts().total) == (8, 32)
-    assert kv.inspect.resolved.config == Config.of(block_size=8, capacity=32, eviction="clock")
+    config = kv.inspect.resolved.config
+    assert (config.cache.block_size, config.cache.capacity) == (8, 32)
+    assert config.eviction.policy == "clock"
     assert "clock, 32 blocks of 8 tokens" in repr(kv)
 
 

@@ -172,7 +172,7 @@ def test_unknown_name_lists_what_was_found_and_where_from(install: Install) -> N
     assert message.startswith("no eviction policy goood; did you mean good? Found: lru, fifo, ")
     assert "infinite (kvframe " in message
     assert "good, steady (kvframe-good 1.2.0)" in message
-    assert f"install it for {sys.executable} with pip" in message
+    assert f"install that for {sys.executable} with pip" in message
 
 
 def test_an_entry_point_of_the_old_group_is_told_the_new_one(install: Install) -> None:

@@ -186,11 +186,9 @@ class Registry:
         Raises:
             PluginError: It cannot be imported, or holds no policy.
         """
-        home, _, rest = place.partition(":")
+        home = place.partition(":")[0]
         if self.has(home):  # a name, and an option without a value
-            raise PluginError(
-                f"{place}: an option needs a value: {home}:{rest}=VALUE, where {rest!r} is"
-            )
+            raise PluginError(f"{place}: options of {home} are written {home}:OPTION=VALUE")
         holder = places.load(place, self.has)
         offers = self._called(holder, place, HERE)
         return [Loaded(offer, HERE, "", place, place=place) for offer in offers]
@@ -292,7 +290,7 @@ class Registry:
         near = nearest(name, [*names, *away])
         of = f", of the package {away[near]}" if near in away else ""
         hint = f"; did you mean {near}{of}?" if near else "."
-        return f"{said}{hint} {have}. One comes with a package: install it {how}"
+        return f"{said}{hint} {have}. If a package brings it, install that {how}"
 
     def _row(self, candidate: Candidate) -> PluginInfo:
         offer, state = None, "ok"

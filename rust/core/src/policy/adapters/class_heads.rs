@@ -14,6 +14,8 @@ use crate::retention::DEFAULT_PRIORITY;
 /// A policy over classes. Its columns are its own. A block's class and rank may change only while
 /// it is inserted, hit, acquired, released or spared, or when it is named by [`Classes::moved`].
 pub trait Classes: Clone + Send + 'static {
+    /// The most chances that [`Classes::spare`] gives one leaf during one choice.
+    const CHANCES: usize = 8;
     /// Its name in configuration.
     fn name(&self) -> &'static str;
     /// See [`Eviction::size`].
@@ -41,7 +43,8 @@ pub trait Classes: Clone + Send + 'static {
     /// shows only the leaves of one retention priority ([`Heads::bucket`]), so a position in that order is
     /// not valid for another priority.
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
-    /// Whether the head just chosen gets another chance; its class or rank has changed then.
+    /// Whether the head just chosen gets another chance; its class or rank has changed then. At most
+    /// [`Classes::CHANCES`] for one leaf: after that the lowest leaf goes, whoever it is.
     fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
         false
     }
@@ -232,7 +235,7 @@ impl<P: Classes> Eviction for ClassHeads<P> {
 
     fn victim(&mut self, view: View<'_>) -> Option<BlockId> {
         // Each chance that is given is used up: by then every leaf has had all of its own.
-        for _ in 0..=self.leaves.saturating_mul(8) {
+        for _ in 0..=self.leaves.saturating_mul(P::CHANCES) {
             if self.leaves == 0 {
                 return None;
             }
@@ -244,6 +247,7 @@ impl<P: Classes> Eviction for ClassHeads<P> {
             self.take_out(block);
             self.push(block, view);
         }
+        debug_assert!(false, "{}: more chances than Classes::CHANCES", self.policy.name());
         Heads::of(&self.heaps, view.pool).lowest()
     }
 
