@@ -299,9 +299,18 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "needs a key_file: what was written without that key is no page."
         ),
     ] = "xxh3"
+    encryption: Annotated[
+        Literal["none", "aes-256-gcm"],
+        Meta(
+            description="Of pages in a store, after compression, each tenant's under a key of its "
+            "own; needs a key_file, and takes the checksum's place."
+        ),
+    ] = "none"
     key_file: Annotated[
         str | None,
-        Meta(description="A file with a secret of 32 to 4096 bytes, for hmac-sha256."),
+        Meta(
+            description="A file with a secret of 32 to 4096 bytes, for hmac-sha256 or encryption."
+        ),
     ] = None
     compression: Annotated[
         Literal["none", "zstd", "zlib"],
@@ -461,6 +470,13 @@ class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             description="The most that it has, likewise; from there on it evicts its own. If not "
             "given, there is no limit."
+        ),
+    ] = None
+    key_file: Annotated[
+        str | None,
+        Meta(
+            description="A file with a secret of 32 to 4096 bytes, for this tenant's pages alone, "
+            "in tiers with encryption. If not given, theirs."
         ),
     ] = None
 

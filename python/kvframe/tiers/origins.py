@@ -9,7 +9,7 @@ from kvframe.tiers.base import Level, Levels
 from kvframe.tiers.names import Names, Scope
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.store_tier import StoreTier
-from kvframe.tiers.tier_index import Keys, as_keys, as_tuples
+from kvframe.tiers.tier_index import Keys, Owners, as_keys, as_tuples
 
 SPARE = 4096
 """Keys that are remembered beyond twice the pages that there are."""
@@ -21,6 +21,7 @@ class Origins:
     def __init__(self, levels: Levels) -> None:
         self._levels, self._names = levels, Names()
         levels.tell_tenants(self._tenant)
+        levels.owners = self._owners
         self._heads: dict[Key, Origin] = {}
         """Of each prefix, by its first page's key."""
         self._users: dict[Key, tuple[int, Key]] = {}
@@ -49,6 +50,10 @@ class Origins:
     def _tenant(self, keys: Keys) -> int:
         head = self._heads.get(as_tuples(keys[:1])[0]) if len(keys) else None
         return 0 if head is None else self._levels.number(head.tenant)
+
+    def _owners(self, keys: Keys) -> Owners:
+        head = self._heads.get(as_tuples(keys[:1])[0]) if len(keys) else None
+        return [None if head is None else head.tenant] * len(keys)
 
     def forget(self, scope: Scope) -> list[int]:
         """Forget in every tier what a scope covers. Returns the pages that left each."""
