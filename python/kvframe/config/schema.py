@@ -232,6 +232,13 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         OnError, Meta(description="When the matcher misbehaves: match without it, or raise.")
     ] = "fallback"
     budget_ms: Budget = None
+    public: Annotated[
+        str | None,
+        Meta(
+            description="A file of prefixes that all tenants and salts share, a JSON list of token "
+            "ids a line. If not given, none is."
+        ),
+    ] = None
 
 
 class TierAdmissionConfig(AdmissionConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -479,6 +486,13 @@ class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "in tiers with encryption. If not given, theirs."
         ),
     ] = None
+    public: Annotated[
+        bool,
+        Meta(
+            description="Whether its floor is for the blocks of prefix.public, which are then no "
+            "other tenant's, and its quota too; no request names it."
+        ),
+    ] = False
 
 
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -96,6 +96,11 @@ class Levels:
         """The number of a tenant: its place in ``[[tenants]]``, from 1; 0 for all others."""
         return self._numbers.get(tenant, 0)
 
+    @property
+    def tells_tenants(self) -> bool:
+        """Whether tenants have shares of the tiers."""
+        return bool(self._numbers)
+
     def tell_tenants(self, tenant_of: Callable[[Keys], int]) -> None:
         """From now on this says whose pages come in, if tenants have shares of the tiers."""
         if not self._numbers:
