@@ -1024,7 +1024,7 @@ class Request:
     @property
     def public(self, /) -> int:
         """
-        Blocks at its front that are nobody's.
+        Public blocks at its front.
         """
     @property
     def read_cache(self, /) -> bool:
@@ -1058,8 +1058,7 @@ class Request:
         public: SupportsIndex = 0,
     ) -> Request:
         """
-        The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front,
-        which are nobody's.
+        The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front.
         """
     @property
     def rewritten(self, /) -> bool:

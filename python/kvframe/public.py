@@ -24,11 +24,11 @@ Node = dict[bytes, "Node"]
 
 
 class PublicPrefixes:
-    """Prefixes that are everybody's, in whole blocks: system prompts, tool definitions.
+    """Prefixes that all tenants and salts share, in whole blocks: system prompts, tool definitions.
 
     Of a request's prompt, the blocks at the front that one of them begins with are public: found by
-    all, whoever computed them. What comes behind is found by its tenant and salt alone. A prompt
-    shares no more than that: what is not in the list is private, whatever a client sends.
+    all, whichever request computed them. What comes behind is found by its tenant and salt alone. A
+    prompt shares no more than that: what is not in the list is private, whatever a client sends.
 
     Attributes:
         block_size: Tokens of a block.

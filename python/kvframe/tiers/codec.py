@@ -141,7 +141,7 @@ class Codec:
         """A part of a tenant's page, uint8 [page bytes], as an object.
 
         Raises:
-            UsageError: Nobody knows whose it is (None), so there is no key to encrypt it with; or
+            UsageError: The tenant is not known (None), so there is no key to encrypt it with; or
                 fp8 has no such number.
         """
         raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
@@ -150,7 +150,7 @@ class Codec:
     def decode(
         self, data: bytes, key: Key, part: int, tenant: str | None = ""
     ) -> npt.NDArray[np.uint8]:
-        """The part of a tenant's page again; of anyone's, to check it, where that is None.
+        """The part of a tenant's page again; of any tenant's, to check it, where that is None.
 
         Raises:
             CorruptError: It is another object, another tenant's, cut short, or a byte has changed.

@@ -71,7 +71,7 @@ class Origins:
                     self._users[name] = 0, head
 
     def _of_front(self, origin: Origin) -> Origin:
-        """Whose the public pages are: everybody's, or where tiers tell tenants apart each one's."""
+        """Whose public pages are: no tenant's, or where tiers tell tenants apart each one's."""
         public = origin.of_public()
         return public._replace(tenant=origin.tenant) if self._apart else public
 

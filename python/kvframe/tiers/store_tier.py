@@ -313,7 +313,9 @@ class StoreTier:
                     (codec.name(key, part), codec.encode(one, key, part, parent, place, owner))
                     for part, one in enumerate(page)
                 ]
-            except UsageError:  # no fault of the store's: fp8 has no infinity, or nobody's page
+            except (
+                UsageError
+            ):  # no fault of the store's: fp8 has no infinity, or its tenant is not known
                 offered = at
                 break
         return self._put(objects, chain[start : start + offered], there)

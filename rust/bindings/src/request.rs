@@ -258,8 +258,7 @@ impl Request {
         Ok(Self { rewritten: self.rewritten && same, ..self.twin(made.core, hashed) })
     }
 
-    /// The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front,
-    /// which are nobody's.
+    /// The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front.
     #[pyo3(signature = (tokens=None, cache_salt=None, public=0))]
     fn rewrite(
         &self,
@@ -289,7 +288,7 @@ impl Request {
         self.rewritten
     }
 
-    /// Blocks at its front that are nobody's.
+    /// Public blocks at its front.
     #[getter]
     fn public(&self) -> u32 {
         self.core.public

@@ -129,8 +129,8 @@ pub struct Space<'a> {
     pub public: u32,
 }
 
-impl<'a> Space<'a> {
-    /// Whose blocks the public ones at the front are: everybody's.
+impl Space<'_> {
+    /// Whose blocks the public ones at the front are: those of all tenants and salts.
     #[must_use]
     pub fn of_public(self) -> Self {
         Self { tenant: b"", cache_salt: b"", public: 0, ..self }

@@ -127,7 +127,7 @@ impl Store {
         self.pool.ledger().is_some_and(|ledger| ledger.serving() != tenant)
     }
 
-    /// A block that is not findable yet becomes everybody's. False if these have their number.
+    /// A block that is not findable yet becomes a public one. False if these have their number.
     pub(crate) fn give_to_all(&mut self, block: BlockId) -> bool {
         self.pool.ledger_mut().is_none_or(|ledger| ledger.give_to_all(block))
     }

@@ -193,8 +193,8 @@ impl Ledger {
         self.public
     }
 
-    /// A block that has an owner becomes everybody's, as long as these have no more than their floor: nobody else has
-    /// less room for it. False, and nothing changes, if they have that.
+    /// A block that has an owner becomes a public one, as long as these have no more than their floor: no other tenant
+    /// has less room for it. False, and nothing changes, if they have that.
     pub fn give_to_all(&mut self, block: BlockId) -> bool {
         let Some(public) = self.public else { return false };
         let (from, account) = (self.tenant(block), &self.accounts[public as usize]);

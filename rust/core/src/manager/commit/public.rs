@@ -1,4 +1,4 @@
-//! Blocks at the front of a prompt that are everybody's: whose they become as they are findable.
+//! Public blocks at the front of a prompt: whose they become as they are findable.
 
 use crate::index::KeyMatch;
 use crate::manager::Manager;
@@ -49,7 +49,7 @@ impl Manager {
         self.layout.groups()[group].kind.is_ordered() && !self.options.keep_duplicates
     }
 
-    /// `stored` blocks, of `units` each, became findable: the public ones are of nobody, whoever computed them.
+    /// `stored` blocks, of `units` each, became findable: the public ones are of no tenant and no salt, whichever request computed them.
     pub(super) fn insert_apart(
         &mut self,
         sequence: &Sequence,
