@@ -98,8 +98,8 @@ def _measure(name: str, server: Any, folder: Path, pages: int, rounds: int) -> R
         keys = np.array([(at, turn) for at in range(pages)], np.uint64)
         names = [f"raw-{turn}-{at}" for at in range(pages)]
         steps: dict[str, Callable[[], Any]] = {
-            "put": partial(tier.write, tier.codec, keys, 0, lambda: [list(data)]),
-            "get": partial(tier.read, tier.codec, keys, 0, [list(memory)]),
+            "put": partial(tier.write, tier.codec, keys, [""] * pages, 0, lambda: [list(data)]),
+            "get": partial(tier.read, tier.codec, keys, [""] * pages, 0, [list(memory)]),
             "raw_put": partial(raw_put, names, bytes_of),
             "raw_get": partial(raw_get, names),
         }

@@ -297,6 +297,7 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
+        public: SupportsIndex = 0,
     ) -> Incomplete:
         """
         Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
@@ -360,6 +361,7 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
+        public: SupportsIndex = 0,
     ) -> tuple[int, list[Incomplete], int | None]:
         """
         How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
@@ -382,9 +384,9 @@ class Manager:
         """
         The options as they reached the core.
         """
-    def origin(self, /, seq: SupportsIndex) -> tuple[bytes, bytes, int, bytes]:
+    def origin(self, /, seq: SupportsIndex) -> tuple[bytes, bytes, int, bytes, int]:
         """
-        A sequence's salt, adapter, session and tenant.
+        A sequence's salt, adapter, session, tenant and public blocks.
         """
     def owners(
         self, /, block: SupportsIndex
@@ -417,6 +419,7 @@ class Manager:
         extras: SupportsGetItem[
             int, tuple[SupportsIndex, SupportsIndex, SupportsGetItem[int, SupportsIndex]]
         ] = ...,
+        public: SupportsIndex = 0,
         owner: str = "",
         lease: SupportsIndex | None = None,
     ) -> tuple[int, int, int, int] | None:
@@ -999,9 +1002,9 @@ class Request:
         """
         The options that differ from the defaults, by name: what makes it anew beside its prompt.
         """
-    def origin(self, /) -> tuple[bytes, bytes, int, bytes]:
+    def origin(self, /) -> tuple[bytes, bytes, int, bytes, int]:
         """
-        Its salt and adapter as they are stored, its session and its tenant.
+        Its salt and adapter as they are stored, its session, its tenant and its public blocks.
         """
     @property
     def partial(self, /) -> bool:
@@ -1017,6 +1020,11 @@ class Request:
     def prompt(self, /) -> Incomplete | None:
         """
         Token ids of the prompt; None where only keys are known.
+        """
+    @property
+    def public(self, /) -> int:
+        """
+        Public blocks at its front.
         """
     @property
     def read_cache(self, /) -> bool:
@@ -1047,9 +1055,10 @@ class Request:
         /,
         tokens: Any | None = None,
         cache_salt: SupportsGetItem[int, SupportsIndex] | None = None,
+        public: SupportsIndex = 0,
     ) -> Request:
         """
-        The request as a matcher has its prompt and salt stored; None for what stays.
+        The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front.
         """
     @property
     def rewritten(self, /) -> bool:
@@ -1075,6 +1084,11 @@ class Request:
     def until(self, /) -> int | None:
         """
         The length up to which it gets slots; None for all of it.
+        """
+    def with_public(self, /, blocks: SupportsIndex, block_size: SupportsIndex) -> Request:
+        """
+        The same request, with the first `blocks` of `block_size` tokens public and the rest private to its tenant
+        and salt.
         """
     @property
     def write_cache(self, /) -> bool:

@@ -15,6 +15,7 @@ from kvframe.drivers.admission import AdmissionDriver
 from kvframe.drivers.prefix import Answer, PrefixDriver
 from kvframe.errors import ConfigError, HeldError, UsageError
 from kvframe.policies.admission import Waiting
+from kvframe.public import PublicPrefixes
 from kvframe.request import MMItem, Request, TokenIds, name_bytes, space
 from kvframe.results import Allocation, Hit, Reason, StepResult
 
@@ -103,6 +104,7 @@ class Prompts:
         core: The manager's core.
         matcher: The prefix matcher, if it is in Python.
         gate: The admission policy, if it is in Python.
+        public: What all requests share, if they share anything.
         tiers: Names of the tiers that are on.
 
     Attributes:
@@ -114,9 +116,10 @@ class Prompts:
         core: Core,
         matcher: PrefixDriver | None,
         gate: AdmissionDriver | None,
+        public: PublicPrefixes | None = None,
         tiers: Sequence[str] = (),
     ) -> None:
-        self.matcher = matcher
+        self.matcher, self._public = matcher, public
         self._core, self._gate = core, gate
         self.unkept = tiers
 
@@ -136,7 +139,7 @@ class Prompts:
     @property
     def are_plain(self) -> bool:
         """Whether requests go to the core as they are."""
-        return self.matcher is None and self._gate is None
+        return self.matcher is None and self._gate is None and self._public is None
 
     @property
     def asks_of_queue(self) -> bool:
@@ -144,9 +147,16 @@ class Prompts:
         return self.matcher is not None or (self._gate is not None and self._gate.holds)
 
     def rewritten(self, requests: Sequence[Request]) -> list[Request]:
-        """Each request as the matcher rewrites it; it is asked about a request once."""
-        matcher = self.matcher
-        return list(requests) if matcher is None else matcher.rewritten(requests)
+        """Each request as the matcher rewrites it, and with what is public of it marked.
+
+        Of a request that comes back after a preemption, both are settled.
+        """
+        matcher, public = self.matcher, self._public
+        stored = list(requests) if matcher is None else matcher.rewritten(requests)
+        if public is None:
+            return stored
+        pairs = zip(requests, stored, strict=True)
+        return [one if asked.rewritten else public.shared(one) for asked, one in pairs]
 
     def stored_as(
         self,
@@ -159,12 +169,18 @@ class Prompts:
     ) -> tuple[TokenIds, dict[str, Any]]:
         """A prompt, and what sets it apart, as a request for it is stored."""
         matcher = self.matcher
-        if matcher is None or not matcher.rewrites:
+        if self._public is None and (matcher is None or not matcher.rewrites):
             return prompt, space(cache_salt, lora_name, mm_items, encoder, tenant)
         asked = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder, tenant)
         (stored,) = self.rewritten([asked])
-        stored_salt, stored_adapter, _, whose = stored.origin()
-        named = {"salt": stored_salt, "adapter": stored_adapter, "encoder": stored.encoder}
+        stored_salt, stored_adapter, _, whose, public = stored.origin()
+        named: dict[str, Any] = {
+            "salt": stored_salt,
+            "adapter": stored_adapter,
+            "encoder": stored.encoder,
+        }
+        if public:
+            named["public"] = public
         if whose:
             named["tenant"] = whose
         return cast(TokenIds, stored.prompt), {**named, "extras": stored.mm_items}
@@ -193,9 +209,9 @@ class Prompts:
         """What `KVCacheManager.lookup` answers."""
         if isinstance(prompt, Request):
             check_alone(cache_salt, lora_name, encoder, mm_items, tenant)
-            if self.matcher is None:
+            if self.matcher is None and self._public is None:
                 return Hit(*self._core.lookup_request(prompt))
-        elif self.matcher is None:
+        elif self.matcher is None and self._public is None:
             apart = space(cache_salt, lora_name, mm_items, encoder, tenant)
             return Hit(*self._core.lookup(prompt, **apart))
         else:

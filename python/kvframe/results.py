@@ -353,12 +353,19 @@ class Origin(NamedTuple):
         lora_name: Its adapter; empty if it has none.
         session: Its session's number; 0 if it has none.
         tenant: Whose it is; empty if the request did not say.
+        public: Blocks at its front that all share, as ``prefix.public`` says. Of a request,
+            as it is stored (`Inspect.stored_request`).
     """
 
     cache_salt: str
     lora_name: str
     session: int
     tenant: str = ""
+    public: int = 0
+
+    def of_public(self) -> Origin:
+        """What sets the public blocks apart: the adapter alone."""
+        return Origin("", self.lora_name, self.session)
 
 
 class BlockCounts(NamedTuple):

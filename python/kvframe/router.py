@@ -13,7 +13,8 @@ import numpy.typing as npt
 from kvframe._core import RouterIndex as _RouterIndex
 from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
-from kvframe.request import MMItem, TokenIds, items_of, name_bytes, space
+from kvframe.public import PublicPrefixes
+from kvframe.request import MMItem, Request, TokenIds, items_of, name_bytes, space
 
 BlockHashes = npt.NDArray[np.uint64] | Sequence[int]
 """Hashes as KV events carry them: unsigned 64 bits; of negative ints the low 64 bits count."""
@@ -83,6 +84,7 @@ class RouterIndex:
 
     Args:
         block_size: Tokens in a block, the same for all workers; None to go by hashes.
+        public: What all requests share in the workers, as their ``prefix.public`` says.
         capacity: Most blocks it keeps, with those of which only the ones behind them are held. In a
             full index the ends of prefixes are dropped first, those used least lately before
             others; of a chain longer than that, the head stays.
@@ -91,13 +93,21 @@ class RouterIndex:
         UsageError: A number is below 1.
     """
 
-    def __init__(self, block_size: int | None = None, *, capacity: int = 1 << 22) -> None:
+    def __init__(
+        self,
+        block_size: int | None = None,
+        *,
+        capacity: int = 1 << 22,
+        public: PublicPrefixes | None = None,
+    ) -> None:
         for name, value in (("block_size", block_size), ("capacity", capacity)):
             if value is not None:
                 _check_int(name, value)
                 if value < 1:
                     raise UsageError(f"{name} = {shown(value)}: must be at least 1")
-        self.block_size = block_size
+        if public is not None and public.block_size != block_size:
+            raise UsageError(f"public: of blocks of {public.block_size}, not {block_size}, tokens")
+        self.block_size, self._public = block_size, public
         self._groups: dict[int, dict[int, bool]] = {}
         self._core = _RouterIndex(block_size or 0, capacity, Reach)
 
@@ -289,6 +299,12 @@ class RouterIndex:
         """
         if self.block_size is None:
             raise UsageError("the index goes by hashes: give it a block_size to match tokens")
+        if self._public is not None:
+            told = {"cache_salt": cache_salt or "", "lora_name": lora_name or "", "tenant": tenant}
+            request = Request(prompt, **told, mm_items=mm_items, encoder=encoder)
+            shared = self._public.shared(request)
+            if shared.public:
+                mm_items, tenant, cache_salt = map(MMItem._make, shared.mm_items), "", None
         keys = _extra_keys(mm_items, self.block_size, _count(prompt) // self.block_size)
         if tenant or encoder:
             cache_salt = routing_salt(tenant, cache_salt or "", encoder)

@@ -74,7 +74,7 @@ def question_all(world: World, way: str, writer: str, reader: str) -> dict[str, 
     keyless = world.kv.inspect.options()["index"] == "radix"
     left_out = {question for question in QUESTIONS if blind and question != "find"}
     left_out |= {"find"} if keyless else set()
-    most = len(PROMPT) + 1 if reader == writer else common(writer, reader, PROMPT)
+    most = len(PROMPT) + 1 if reader == writer else common(writer, reader, PROMPT, world.public)
     told = {}
     for question in QUESTIONS.keys() - left_out:
         told[question] = QUESTIONS[question](world, reader, [*PROMPT, 3])

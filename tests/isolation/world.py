@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from kvframe import (
     GroupConfig,
     KVCacheManager,
     ModelConfig,
+    PrefixConfig,
     TenantConfig,
     TierConfig,
 )
@@ -33,28 +36,37 @@ class LeakError(AssertionError):
     """A request was given what was computed from something else."""
 
 
-def tags(space: str, tokens: Sequence[int], version: str = "w1") -> Tags:
-    """KV of each token, uint8 (tokens, 8): all that a model's KV of it would depend on."""
+def tags(
+    space: str, tokens: Sequence[int], version: str = "w1", public: Sequence[int] = ()
+) -> Tags:
+    """KV of each token, uint8 (tokens, 8): all that a model's KV of it would depend on, and beyond
+    what is public whose it is.
+    """
     found = np.empty((len(tokens), 8), np.uint8)
-    for at, name in enumerate(_names(space, tokens, version)):
+    for at, name in enumerate(_names(space, tokens, version, public)):
         found[at] = np.frombuffer(blake2b(name, digest_size=8).digest(), np.uint8)
     return found
 
 
-def common(one: str, other: str, tokens: Sequence[int]) -> int:
+def common(one: str, other: str, tokens: Sequence[int], public: Sequence[int] = ()) -> int:
     """Leading tokens whose KV two namespaces have in common (an image may begin behind them)."""
-    same = (a == b for a, b in zip(_names(one, tokens), _names(other, tokens), strict=True))
+    names = (_names(space, tokens, "w1", public) for space in (one, other))
+    same = (a == b for a, b in zip(*names, strict=True))
     return next((at for at, equal in enumerate(same) if not equal), len(tokens))
 
 
-def _names(space: str, tokens: Sequence[int], version: str = "w1") -> list[bytes]:
+def _names(space: str, tokens: Sequence[int], version: str, public: Sequence[int]) -> list[bytes]:
     given = SPACES[space]
-    apart = [given.get(key) for key in ("tenant", "cache_salt", "lora_name", "encoder")]
+    whose = [given.get(key) for key in ("tenant", "cache_salt")]
+    apart = [given.get(key) for key in ("lora_name", "encoder")]
+    pairs = enumerate(zip(tokens, public, strict=False))
+    shared = next((at for at, (a, b) in pairs if a != b), min(len(tokens), len(public)))
     items = given.get("mm_items", [])
     return [
         repr(
             (
                 version,
+                [] if at < shared else whose,
                 apart,
                 [
                     (item.start, min(item.end, at + 1), item.id)
@@ -87,10 +99,15 @@ class World:
         tenants: Sequence[TenantConfig] = (),
         version: str = "w1",
         options: dict[str, Any] | None = None,
+        public: Path | None = None,
         **cache: Any,
     ) -> None:
         self.block, self.version, self.read, self.now = block, version, 0, 0
         more: dict[str, Any] = {"model": MODEL, "tiers": list(tiers)} if tiers else {}
+        self.public: list[int] = []
+        if public is not None:
+            more["prefix"] = PrefixConfig(public=str(public))
+            self.public = json.loads(public.read_text())
         if groups:
             more["groups"] = list(groups)
         config = Config(
@@ -138,7 +155,7 @@ class World:
     def write(self, seq: int, start: int, upto: int) -> None:
         """The KV of some tokens, into every group's blocks."""
         space, tokens, version = self.running[seq]
-        wanted = tags(space, tokens[:upto], version)
+        wanted = tags(space, tokens[:upto], version, self.public)
         for group in range(self.groups):
             table = self.kv.block_table(seq, group)
             for at in range(start, upto):
@@ -155,7 +172,7 @@ class World:
         """
         space, tokens, version = self.running[seq]
         there = self.kv.inspect.num_readable_tokens(seq)
-        wanted = tags(space, tokens[:there], version)
+        wanted = tags(space, tokens[:there], version, self.public)
         for group in range(self.groups):
             table = self.kv.block_table(seq, group)
             kept = np.repeat(table >= 0, self.block)[:there]

@@ -77,9 +77,9 @@ def test_what_tiers_ask_of_a_manager_is_there_for_every_caller() -> None:
     names = {"tenant": "whose", "cache_salt": "tenant", "lora_name": "adapter"}
     request = Request(range(9), session=7, **names)
     assert kv.inspect.stored_request(request) is request
-    assert kv.inspect.origin(request) == ("tenant", "adapter", 7, "whose")
+    assert kv.inspect.origin(request) == ("tenant", "adapter", 7, "whose", 0)
     seq = kv.allocate(request).seq
-    assert kv.inspect.origin(seq) == ("tenant", "adapter", 7, "whose")
+    assert kv.inspect.origin(seq) == ("tenant", "adapter", 7, "whose", 0)
     assert kv.blocks.sequence_keys(seq).shape == (0, 2)
     kv.commit(seq, 9)
     keys = kv.blocks.hash_blocks(request)

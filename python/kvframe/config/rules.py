@@ -88,6 +88,23 @@ def reusable_unit(config: Config) -> int:
     return lcm(config.cache.block_size, *[size for size in sizes if size is not None])
 
 
+def check_public(config: Config, origins: Origins) -> Iterator[ConfigError]:
+    """Public prefixes go with one tenant that has their blocks, where there are tenants."""
+    public = [at for at, tenant in enumerate(config.tenants) if tenant.public]
+    if config.prefix.public is not None and config.tenants and not public:
+        reason = "needs a tenant with public = true beside others: its floor is for their blocks"
+        yield origins.error("prefix.public", config.prefix.public, reason)
+    for place, at in enumerate(public):
+        here = join("tenants", at)
+        if config.prefix.public is None:
+            yield origins.error(join(here, "public"), True, "prefix.public names no prefixes")
+        if place:
+            yield origins.error(join(here, "public"), True, "is there twice")
+        if config.tenants[at].quota is not None:
+            reason = "its floor is its quota too: leave it out"
+            yield origins.error(join(here, "quota"), config.tenants[at].quota, reason)
+
+
 def check_prefix(config: Config, name: str, *, is_builtin: bool, origins: Origins) -> None:
     """The prefix matcher goes with the index, and with hits inside blocks.
 

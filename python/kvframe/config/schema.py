@@ -232,6 +232,13 @@ class PrefixConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         OnError, Meta(description="When the matcher misbehaves: match without it, or raise.")
     ] = "fallback"
     budget_ms: Budget = None
+    public: Annotated[
+        str | None,
+        Meta(
+            description="A file of prefixes that all tenants and salts share, a JSON list of token "
+            "ids a line. If not given, none is."
+        ),
+    ] = None
 
 
 class TierAdmissionConfig(AdmissionConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -299,9 +306,18 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "needs a key_file: what was written without that key is no page."
         ),
     ] = "xxh3"
+    encryption: Annotated[
+        Literal["none", "aes-256-gcm"],
+        Meta(
+            description="Of pages in a store, after compression, each tenant's under a key of its "
+            "own; needs a key_file, and takes the checksum's place."
+        ),
+    ] = "none"
     key_file: Annotated[
         str | None,
-        Meta(description="A file with a secret of 32 to 4096 bytes, for hmac-sha256."),
+        Meta(
+            description="A file with a secret of 32 to 4096 bytes, for hmac-sha256 or encryption."
+        ),
     ] = None
     compression: Annotated[
         Literal["none", "zstd", "zlib"],
@@ -463,6 +479,20 @@ class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "given, there is no limit."
         ),
     ] = None
+    key_file: Annotated[
+        str | None,
+        Meta(
+            description="A file with a secret of 32 to 4096 bytes, for this tenant's pages alone, "
+            "in tiers with encryption. If not given, theirs."
+        ),
+    ] = None
+    public: Annotated[
+        bool,
+        Meta(
+            description="Whether its floor is for the blocks of prefix.public, which are then no "
+            "other tenant's, and its quota too; no request names it."
+        ),
+    ] = False
 
 
 class PressureConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -23,7 +23,7 @@ def check_security(config: Config, origins: Origins) -> Iterator[ConfigError]:
     if config.cache.hash != "sha256":
         yield origins.error("cache.hash", config.cache.hash, f'{why} "sha256" alone')
     for index, tier in enumerate(config.tiers):
-        if tier.capacity != 0 and tier.checksum == "xxh3":
+        if tier.capacity != 0 and tier.checksum == "xxh3" and tier.encryption == "none":
             others = '"crc32c" or "none"' if not index else '"hmac-sha256", "crc32c" or "none"'
             path = join(join("tiers", index), "checksum")
             yield origins.error(path, tier.checksum, f"{why} {others}")

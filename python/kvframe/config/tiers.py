@@ -36,6 +36,7 @@ class ResolvedTier:
         store: The store of its bytes likewise; None for host memory.
         tenants: Those that have shares of it, in the order of ``[[tenants]]`` and with all others;
             none if no tenant has a share of anything.
+        own_keys: The files of tenants' own secrets, by their names.
     """
 
     config: TierConfig
@@ -44,6 +45,7 @@ class ResolvedTier:
     admission: Chosen[AdmissionPolicy]
     store: Chosen[TierStore] | None = None
     tenants: tuple[TenantConfig, ...] = ()
+    own_keys: tuple[tuple[str, str], ...] = ()
 
 
 def shares(tenants: Sequence[TenantConfig]) -> tuple[TenantConfig, ...]:
@@ -80,6 +82,11 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
             config.cache.hash,
             "tiers need a cryptographic hash: they keep no tokens to compare",
         )
+    encrypted = any(tier.encryption != "none" for _, tier in on)
+    for index, tenant in enumerate(config.tenants):
+        if tenant.key_file is not None and not encrypted:
+            reason = 'encrypts nothing: no tier says encryption = "aes-256-gcm"'
+            yield origins.error(join(join("tenants", index), "key_file"), tenant.key_file, reason)
     for place, (path, tier) in enumerate(on):
         first = place == 0
         if first != (tier.store == HOST):
@@ -89,15 +96,22 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
                 else "only the first tier is host memory: name a store that kvframe plugins lists"
             )
             yield origins.error(join(path, "store"), tier.store, reason)
-        if (tier.checksum == "hmac-sha256") != (tier.key_file is not None):
-            reason = 'goes with checksum = "hmac-sha256", and neither without the other'
+        keyed = tier.checksum == "hmac-sha256", tier.encryption != "none"
+        if all(keyed):
+            reason = "encryption has a tag of its own: leave one of them out"
+            yield origins.error(join(path, "checksum"), tier.checksum, reason)
+        elif any(keyed) != (tier.key_file is not None):
+            reason = (
+                'goes with checksum = "hmac-sha256" or with encryption, and neither without the '
+                "other"
+            )
             yield origins.error(join(path, "key_file"), tier.key_file, reason)
         if not first:
             continue
         if tier.key_file is not None:
             reason = "host memory is this process's own: say it of a tier below"
             yield origins.error(join(path, "key_file"), tier.key_file, reason)
-        for key in ("compression", "quantise"):
+        for key in ("compression", "quantise", "encryption"):
             if getattr(tier, key) != "none":
                 reason = "host memory holds pages as they are: say it of a tier below"
                 yield origins.error(join(path, key), getattr(tier, key), reason)
@@ -138,7 +152,9 @@ def resolve_tiers(
     for path, tier in _on(config):
         with faults:
             made = _resolve(tier, path, finder, page_bytes)
-            tiers.append(replace(made, tenants=shares(config.tenants)))
+            files = ((tenant.name, tenant.key_file) for tenant in config.tenants)
+            own_keys = tuple((name, path) for name, path in files if path is not None)
+            tiers.append(replace(made, tenants=shares(config.tenants), own_keys=own_keys))
     return tuple(tiers)
 
 

@@ -293,6 +293,8 @@ def _resolve(
     tiers: tuple[ResolvedTier, ...] = ()
     if {"cache", "security", "tiers"} <= well:
         faults.add_all(check_security(config, origins))
+    if {"prefix", "tenants"} <= well:
+        faults.add_all(rules.check_public(config, origins))
     if "tiers" in well:
         faults.add_all(check_tiers(config, origins) if "cache" in well else ())
         tiers = resolve_tiers(config, finder, None if used is None else sum(used), faults)

@@ -7,12 +7,14 @@ from typing import Any
 
 from kvframe import _core
 from kvframe.config import Config, Resolved
+from kvframe.config.origins import Origins, join
 from kvframe.config.rules import core_table
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import NativeDriver
 from kvframe.errors import UsageError
 from kvframe.prompts import check_index
+from kvframe.public import PublicPrefixes
 
 _log = logging.getLogger("kvframe.manager")
 
@@ -81,6 +83,30 @@ def table_of(
         "admission.policy": gate or resolved.admission.name,
         "admission.options": resolved.admission.values,
     }
+
+
+def public_of(resolved: Resolved) -> PublicPrefixes | None:
+    """What all requests share, if they share anything.
+
+    Raises:
+        ConfigError: The file is no list of prefixes, or the public tenant's floor is too small.
+    """
+    config, origins = resolved.config, Origins(resolved.provenance)
+    path = config.prefix.public
+    if path is None:
+        return None
+    try:
+        public = PublicPrefixes.read(path, config.cache.block_size)
+    except (OSError, ValueError, UsageError) as error:
+        raise origins.error("prefix.public", path, str(error)) from error
+    needed = public.blocks * len(config.groups)
+    for at, tenant in enumerate(config.tenants):
+        floor = tenant.floor
+        blocks = int(floor * resolved.capacity_blocks) if isinstance(floor, float) else floor
+        if tenant.public and blocks < needed:
+            reason = f"is {blocks} blocks: the prefixes of {path} have {needed}"
+            raise origins.error(join(join("tenants", at), "floor"), floor, reason)
+    return public
 
 
 def tiers_of(resolved: Resolved) -> list[str]:

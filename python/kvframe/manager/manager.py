@@ -18,7 +18,7 @@ from kvframe.blocks import BlockPool
 from kvframe.config import Config, Resolved
 from kvframe.errors import UsageError
 from kvframe.manager import step as steps
-from kvframe.manager.build import core_of, drivers_of, resolved_of, tiers_of
+from kvframe.manager.build import core_of, drivers_of, public_of, resolved_of, tiers_of
 from kvframe.manager.forks import forked
 from kvframe.manager.settings import Settings
 from kvframe.manager.tables import Offsets, all_tables, slots_of
@@ -110,7 +110,9 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
         drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
-        self._prompts = prompts = Prompts(core, matcher, gate, tiers_of(resolved))
+        self._prompts = prompts = Prompts(
+            core, matcher, gate, public_of(resolved), tiers_of(resolved)
+        )
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core, prompts)

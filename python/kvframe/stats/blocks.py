@@ -81,20 +81,35 @@ class _Asked(Struct, frozen=True):
     extras: tuple[MMItem, ...] = ()
     session: int = 0
     tenant: str = ""
+    public: int = 0
+    private: tuple[str, str] = ("", "")
 
     @classmethod
     def of(cls, request: Request) -> _Asked:
         items = tuple(MMItem(*item) for item in request.mm_items)
-        names = request.cache_salt, request.lora_name
-        return cls(*names, request.encoder, items, request.session, request.tenant)
+        names, public = (request.cache_salt, request.tenant), request.public
+        # Where blocks at the front are public, an item says whose the others are.
+        salt, tenant = ("", "") if public else names
+        rest = request.encoder, items, request.session, tenant
+        return cls(salt, request.lora_name, *rest, public, names)
 
-    def cut(self, length: int) -> _Asked:
-        """The fields after the sequence was cut to ``length`` tokens.
+    def cut(self, length: int, size: int) -> _Asked:
+        """The fields after the sequence was cut to ``length`` tokens, in blocks of ``size``.
 
         Multimodal items are cut with it: tokens that come later in their place are not the item.
+        What comes in the place of public blocks is not public.
         """
-        items = (MMItem(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
-        return replace(self, extras=tuple(items)) if self.extras else self
+        if self.public:
+            *items, boundary = self.extras
+            alone = replace(self, extras=tuple(items), public=0).cut(length, size)
+            public = min(self.public, length // size)
+            if not public:
+                salt, tenant = self.private
+                return replace(alone, salt=salt, tenant=tenant)
+            moved = MMItem(public * size, public * size + 1, boundary.id)
+            return replace(alone, extras=(*alone.extras, moved), public=public)
+        left = (MMItem(x.start, min(x.end, length), x.id) for x in self.extras if x.start < length)
+        return replace(self, extras=tuple(left)) if self.extras else self
 
 
 @dataclass
@@ -169,7 +184,7 @@ class BlockEvents:
             case K.FORK | K.STAND_IN:
                 self._asked[e.seq] = self._asked.get(e.value, _Asked())
             case K.TRUNCATE if e.seq in self._asked:
-                self._asked[e.seq] = self._asked[e.seq].cut(e.other)
+                self._asked[e.seq] = self._asked[e.seq].cut(e.other, self._size(0))
             case K.FINISH:
                 self._asked.pop(e.seq, None)
 

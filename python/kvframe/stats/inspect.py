@@ -124,13 +124,13 @@ class Inspect:
     def origin(self, request: Request | int) -> Origin:
         """The salt, adapter, session and tenant of a request, or of a running sequence's."""
         if isinstance(request, Request):
-            salt, adapter, session, tenant = request.origin()
+            salt, adapter, session, tenant, public = request.origin()
             as_stored = request.rewritten
         else:
-            salt, adapter, session, tenant = self._core.origin(request)
+            salt, adapter, session, tenant, public = self._core.origin(request)
             as_stored = True
         name = self._prompts.salt_of(salt) if as_stored else salt.decode()
-        return Origin(name, adapter.decode(), session, tenant.decode())
+        return Origin(name, adapter.decode(), session, tenant.decode(), public)
 
     @property
     def weight_version(self) -> str:

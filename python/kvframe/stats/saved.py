@@ -134,6 +134,8 @@ def _asked(seq: int, request: Request) -> _Asked:
     arrays = {k: _Array.of(options.pop(k)) for k in ("keys", "next_use") if k in options}
     if request.retention is not None:
         options["retention"] = request.retention.of_core()
+    if request.public:
+        options["public"] = request.public
     return _Asked(seq, None if prompt is None else _Array.of(prompt), arrays, options)
 
 
@@ -194,8 +196,9 @@ def _request(asked: _Asked) -> Request:
     options |= asked.options
     if "retention" in options:
         options["retention"] = Retention.from_core(*options["retention"])
+    public = int(options.pop("public", 0))
     prompt = None if asked.prompt is None else asked.prompt.array()
-    return Request(prompt, **options).rewrite()
+    return Request(prompt, **options).rewrite(public=public)
 
 
 def _plain(error: Exception) -> str:

@@ -13,7 +13,7 @@ from kvframe.manager import KVCacheManager
 from kvframe.tiers.host import HostTier
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.store_tier import StoreTier
-from kvframe.tiers.tier_index import Gone, Keys, Stored, as_tuples, keys_of, nobody
+from kvframe.tiers.tier_index import Gone, Keys, Owners, Stored, as_tuples, keys_of, nobody
 from kvframe.tiers.uses import Uses
 
 Level = HostTier | StoreTier
@@ -46,6 +46,7 @@ class Levels:
     Attributes:
         all: Every tier.
         tenant_of: The number of the tenant of a prefix.
+        owners: The names of the tenants of its pages.
         counters: Pages by direction, and what became of others.
         arrived: What the next poll reports.
         starved: Loads that wait for what is on its way in host memory.
@@ -60,6 +61,7 @@ class Levels:
         self.all: list[Level] = [host, *below]
         self._numbers = {one.name: at + 1 for at, one in enumerate(host.index.tier.tenants)}
         self.tenant_of: Callable[[Keys], int] = nobody
+        self.owners: Callable[[Keys], Owners] = lambda keys: [None] * len(keys)
         self.uses = Uses([level.gate for level in self.all], lambda keys: self.tenant_of(keys))
         self.counters: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self.arrived = PollResult([], [])
@@ -93,6 +95,11 @@ class Levels:
     def number(self, tenant: str) -> int:
         """The number of a tenant: its place in ``[[tenants]]``, from 1; 0 for all others."""
         return self._numbers.get(tenant, 0)
+
+    @property
+    def tells_tenants(self) -> bool:
+        """Whether tenants have shares of the tiers."""
+        return bool(self._numbers)
 
     def tell_tenants(self, tenant_of: Callable[[Keys], int]) -> None:
         """From now on this says whose pages come in, if tenants have shares of the tiers."""

@@ -7,28 +7,30 @@ What does not agree with what was asked for is never given out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.errors import TierError
+from kvframe.errors import TierError, UsageError
 from kvframe.pages.layout import PageShape
 from kvframe.tiers.compress import Compression, Sizes, compressor
-from kvframe.tiers.mac import TAG_BYTES, Mac
+from kvframe.tiers.encryption import Vault
+from kvframe.tiers.mac import Mac
 from kvframe.tiers.object_keys import FORMAT, Key, Named, Space, number, words
 from kvframe.tiers.quantise import Fp8
 
 Checksum = Literal["xxh3", "crc32c", "none", "hmac-sha256"]
+Encryption = Literal["none", "aes-256-gcm"]
 
 # magic, checksum kind, part, parts, space, key, parent, depth, bytes that follow, checksum
 _HEAD = struct.Struct("<4sBBH16s16s16sIQQ")
 HEAD_BYTES = _HEAD.size
 _MAGIC = b"KVF2"
 Buffer = bytes | memoryview
-_KINDS: tuple[Checksum, ...] = ("none", "xxh3", "crc32c", "hmac-sha256")
+_KINDS = ("none", "xxh3", "crc32c", "hmac-sha256", "aes-256-gcm")
 _ROOT = bytes(16)
 
 
@@ -62,15 +64,20 @@ class Codec:
     Args:
         space: Of its pages; ``codec`` is set by what is done to them.
         shapes: Of each part of a page.
-        checksum: Over head and bytes.
+        checksum: Over head and bytes; where they are encrypted, the cipher's tag takes its place.
         compression: Reversible; ``zstd`` needs the package zstandard.
         quantise: ``fp8`` is lossy, and declared in every name.
-        key: The secret of ``hmac-sha256``: what was not written by who has it is no page.
+        encryption: Of the bytes, after compression, under a key for each tenant.
+        key: The secret of ``hmac-sha256`` or of the encryption: what was not written by who has it
+            is no page.
+        own_keys: For the encryption: secrets of tenants that have one of their own, by name.
 
     Raises:
         ConfigError: The dtype cannot be quantised.
         ImportError: A package is not there.
     """
+
+    _guard: Mac | Vault | None
 
     def __init__(
         self,
@@ -80,25 +87,37 @@ class Codec:
         checksum: Checksum = "xxh3",
         compression: Compression = "none",
         quantise: Literal["none", "fp8"] = "none",
+        encryption: Encryption = "none",
         key: bytes = b"",
+        own_keys: Mapping[str, bytes] | None = None,
     ) -> None:
         done = [word for word in (quantise, compression) if word != "none"]
         codec = "+".join(done) or "raw"
-        self._mac = Mac(key) if checksum == "hmac-sha256" else None
-        kind = checksum if self._mac is None else f"{checksum}:{self._mac.name}"
-        self.space = msgspec.structs.replace(space, codec=codec, checksum=kind)
+        kind: str = checksum if encryption == "none" else encryption
+        self._guard = None
+        if kind == "aes-256-gcm":
+            self._guard = Vault(key, own_keys or {})
+        elif kind == "hmac-sha256":
+            self._guard = Mac(key)
+        told = kind if self._guard is None else f"{kind}:{self._guard.name}"
+        self.space = msgspec.structs.replace(space, codec=codec, checksum=told)
         self.shapes = tuple(shapes)
         self._digest = self.space.digest
         self._fp8 = [Fp8(s, space.dtype) for s in shapes] if quantise == "fp8" else None
         self._packer = compressor(compression)
         self._sizes = self._sizes_of_parts()
-        self._kind = _KINDS.index(checksum)
-        self._sum = _summer(checksum)
+        self._kind = _KINDS.index(kind)
+        self._sum = _summer(kind)
 
     @property
     def largest(self) -> int:
         """Bytes of the largest object that can be a part of a page."""
-        return HEAD_BYTES + max(sizes.packed for sizes in self._sizes) + self._tag
+        return HEAD_BYTES + max(sizes.packed for sizes in self._sizes) + self._extra
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a secret tells pages from forgeries."""
+        return self._guard is not None
 
     def name(self, key: Key, part: int) -> str:
         """The object's name."""
@@ -111,33 +130,45 @@ class Codec:
         return whole and named.part < len(self.shapes)
 
     def encode(
-        self, page: npt.NDArray[np.uint8], key: Key, part: int, parent: Key | None, depth: int
+        self,
+        page: npt.NDArray[np.uint8],
+        key: Key,
+        part: int,
+        parent: Key | None,
+        depth: int,
+        tenant: str | None = "",
     ) -> bytes:
-        """A part of a page, uint8 [page bytes], as an object."""
-        raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
-        return self._whole(self._packer.pack(raw), key, part, parent, depth)
-
-    def decode(self, data: bytes, key: Key, part: int) -> npt.NDArray[np.uint8]:
-        """The part of a page again.
+        """A part of a tenant's page, uint8 [page bytes], as an object.
 
         Raises:
-            CorruptError: It is another object, cut short, or a byte has changed.
+            UsageError: The tenant is not known (None), so there is no key to encrypt it with; or
+                fp8 has no such number.
+        """
+        raw = page.data if self._fp8 is None else self._fp8[part].encode(page)
+        return self._whole(self._packer.pack(raw), key, part, parent, depth, tenant)
+
+    def decode(
+        self, data: bytes, key: Key, part: int, tenant: str | None = ""
+    ) -> npt.NDArray[np.uint8]:
+        """The part of a tenant's page again; of any tenant's, to check it, where that is None.
+
+        Raises:
+            CorruptError: It is another object, another tenant's, cut short, or a byte has changed.
         """
         head = self.head(data)
         if (head.key, head.part) != (key, part):
             raise CorruptError(f"asked for part {part} of {number(key):032x}: it is another")
         *fields, size, told = _HEAD.unpack_from(data)
-        body, sizes = memoryview(data)[HEAD_BYTES : len(data) - self._tag], self._sizes[part]
-        if len(body) != size or size > sizes.packed:
+        behind, sizes = memoryview(data)[HEAD_BYTES:], self._sizes[part]
+        if len(behind) != size + self._extra or size > sizes.packed:
             most = f"{sizes.packed} at the most"
-            raise CorruptError(f"{len(body)} bytes follow the head: it says {size}, {most}")
+            raise CorruptError(f"{len(behind)} bytes follow the head: it says {size}, {most}")
         kind = fields[1]
         if kind != self._kind:
             raise CorruptError(f"checksum kind {kind}: this tier's is {self._kind}")
         plain = _HEAD.pack(*fields, size, 0)
-        if self._mac is not None and not self._mac.agrees(
-            plain, body, data[len(body) + HEAD_BYTES :]
-        ):
+        body = behind if self._guard is None else self._guard.open(plain, behind, tenant)
+        if body is None:
             raise CorruptError(f"{number(key):032x} was not written by who has the key")
         if self._sum(plain, body) != told:
             raise CorruptError(f"checksum of {number(key):032x} differs")
@@ -152,6 +183,14 @@ class Codec:
             raise CorruptError(f"{len(page)} bytes: a page has {self.shapes[part].page_bytes}")
         return page
 
+    def reads(self, data: bytes, key: Key, part: int, tenant: str | None) -> bool:
+        """Whether `decode` gives a page."""
+        try:
+            self.decode(data, key, part, tenant)
+        except CorruptError:
+            return False
+        return True
+
     def head(self, data: bytes) -> Head:
         """What an object, or its first `HEAD_BYTES` bytes, says of itself.
 
@@ -163,17 +202,28 @@ class Codec:
             raise CorruptError(f"a page of another space: {head.space.hex()}")
         return head
 
-    def _whole(self, data: Buffer, key: Key, part: int, parent: Key | None, depth: int) -> bytes:
-        """Bytes with their head and checksum."""
+    def _whole(
+        self,
+        data: Buffer,
+        key: Key,
+        part: int,
+        parent: Key | None,
+        depth: int,
+        tenant: str | None = "",
+    ) -> bytes:
+        """Bytes with their head, and under a checksum or a key."""
         before = _ROOT if parent is None else _bytes(parent)
         fields = (_MAGIC, self._kind, part, len(self.shapes), self._digest, _bytes(key), before)
         head = _HEAD.pack(*fields, depth, len(data), 0)
-        tag = b"" if self._mac is None else self._mac.of(head, data)
-        return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data, tag])
+        if self._guard is None:
+            return b"".join([_HEAD.pack(*fields, depth, len(data), self._sum(head, data)), data])
+        if tenant is None and isinstance(self._guard, Vault):
+            raise UsageError(f"{number(key):032x}: no request has said whose page it is")
+        return head + self._guard.seal(head, data, tenant or "")
 
     @property
-    def _tag(self) -> int:
-        return 0 if self._mac is None else TAG_BYTES
+    def _extra(self) -> int:
+        return 0 if self._guard is None else self._guard.extra
 
     def _sizes_of_parts(self) -> list[Sizes]:
         plain = [shape.page_bytes for shape in self.shapes]
@@ -205,8 +255,8 @@ def _bytes(key: Key) -> bytes:
     return number(key).to_bytes(16, "little")
 
 
-def _summer(kind: Checksum) -> Callable[[bytes, Buffer], int]:
-    if kind in ("none", "hmac-sha256"):
+def _summer(kind: str) -> Callable[[bytes, Buffer], int]:
+    if kind in ("none", "hmac-sha256", "aes-256-gcm"):
         return lambda head, data: 0
     if kind == "xxh3":
         try:

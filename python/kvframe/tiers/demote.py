@@ -121,7 +121,7 @@ class Demotion:
         source, slots, ticket = transfer
         levels = self._levels
         level, below = levels.all[place], levels.below[place]
-        codec = below.codec
+        codec, owners = below.codec, levels.owners(keys)
         below.putting += 1
 
         def landed(outcome: Written | Exception) -> None:
@@ -153,7 +153,7 @@ class Demotion:
             levels.settle(level, source, good)
             landed(outcome)
 
-        below.worker.submit(lambda: below.write(codec, keys, start, fetch), sent)
+        below.worker.submit(lambda: below.write(codec, keys, owners, start, fetch), sent)
 
     def _read_first(
         self,
@@ -167,6 +167,7 @@ class Demotion:
         """Read from a store in its own worker: no other may call it."""
         levels = self._levels
         (source, ticket), theirs, ours = tickets, level.codec, below.codec
+        owners = levels.owners(keys)
 
         def fetched(outcome: Read | Exception) -> None:
             level.heard(outcome, levels.clock())
@@ -178,9 +179,11 @@ class Demotion:
             level.judged(outcome)
             pages, good = outcome.pages, outcome.good
             levels.settle(level, source, good, keep=not outcome.wrong)
-            below.worker.submit(lambda: below.write(ours, keys, start, lambda: pages), landed)
+            below.worker.submit(
+                lambda: below.write(ours, keys, owners, start, lambda: pages), landed
+            )
 
-        level.worker.submit(lambda: level.read(theirs, keys, start), fetched)
+        level.worker.submit(lambda: level.read(theirs, keys, owners, start), fetched)
 
     def _make_way(self, place: int, keys: Keys, written: Written) -> None:
         """A store again kept fewer pages than its tier has room for, so other pages must go.

@@ -27,26 +27,35 @@ class Mac:
         key: The secret.
     """
 
+    extra = TAG_BYTES
+    """Bytes that an object grows by."""
+
     def __init__(self, key: bytes) -> None:
         self._keyed = hmac.new(key, digestmod="sha256")
         named = self._keyed.copy()
         named.update(b"kvframe: the name of a key")
         self.name = named.hexdigest()[:32]
 
-    def of(self, head: bytes, body: bytes | memoryview) -> bytes:
-        """The tag of an object."""
+    def seal(self, head: bytes, body: bytes | memoryview, tenant: str) -> bytes:
+        """An object's bytes, and their tag; one secret stands for all tenants."""
+        return b"".join([body, self._of(head, body)])
+
+    def open(self, head: bytes, sealed: memoryview, tenant: str | None) -> memoryview | None:
+        """The bytes without their tag; None if it is not theirs. The time it takes does not say
+        where it differs.
+        """
+        body, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
+        return body if hmac.compare_digest(self._of(head, body), bytes(tag)) else None
+
+    def _of(self, head: bytes, body: bytes | memoryview) -> bytes:
         told = self._keyed.copy()
         told.update(b"page" + head)
         told.update(body)
         return told.digest()
 
-    def agrees(self, head: bytes, body: bytes | memoryview, tag: bytes) -> bool:
-        """Whether a tag is that of an object, in a time that does not say where it differs."""
-        return hmac.compare_digest(self.of(head, body), bytes(tag))
 
-
-def read_key(tier: str, path: str | None) -> bytes:
-    """The secret of a tier's pages; empty if it has none.
+def read_key(whose: str, path: str | None) -> bytes:
+    """The secret of a tier's pages, or of a tenant's; empty if it has none.
 
     Raises:
         ConfigError: The file cannot be read, or is too short.
@@ -56,8 +65,8 @@ def read_key(tier: str, path: str | None) -> bytes:
     try:
         key = read_regular(path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"tier {tier}: key_file = {path!r}: cannot be read: {error}") from error
+        raise ConfigError(f"{whose}: key_file = {path!r}: cannot be read: {error}") from error
     if len(key) < LEAST_BYTES:
         reason = f"has {len(key)} bytes: must be at least {LEAST_BYTES}, drawn at random"
-        raise ConfigError(f"tier {tier}: key_file = {path!r}: {reason}")
+        raise ConfigError(f"{whose}: key_file = {path!r}: {reason}")
     return key

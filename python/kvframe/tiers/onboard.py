@@ -261,6 +261,7 @@ class Onboard:
     def _fetch(self, loading: Loading, below: StoreTier, stored: Stored) -> None:
         levels, host = self._levels, self._levels.host
         keys, slots, codec = loading.keys, stored.slots, below.codec
+        owners = levels.owners(keys)
         try:
             source, _ = below.index.load(keys, stored.present, loading.use)
         except CapacityError:
@@ -276,7 +277,7 @@ class Onboard:
 
         def fetch() -> Read:
             started = time.perf_counter()
-            read = below.read(codec, keys, stored.present, host.get(slots))
+            read = below.read(codec, keys, owners, stored.present, host.get(slots))
             host.seal(slots[: read.good])
             below.rate.add(read.good * self._moves.page_bytes, time.perf_counter() - started)
             return read

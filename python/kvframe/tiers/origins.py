@@ -4,12 +4,16 @@ forgets.
 
 from __future__ import annotations
 
+from hashlib import sha256
+
+import numpy as np
+
 from kvframe.results import Origin
 from kvframe.tiers.base import Level, Levels
 from kvframe.tiers.names import Names, Scope
 from kvframe.tiers.object_keys import Key
 from kvframe.tiers.store_tier import StoreTier
-from kvframe.tiers.tier_index import Keys, as_keys, as_tuples
+from kvframe.tiers.tier_index import Keys, Owners, as_keys, as_tuples
 
 SPARE = 4096
 """Keys that are remembered beyond twice the pages that there are."""
@@ -20,15 +24,27 @@ class Origins:
 
     def __init__(self, levels: Levels) -> None:
         self._levels, self._names = levels, Names()
+        self._apart = levels.tells_tenants
         levels.tell_tenants(self._tenant)
+        levels.owners = self._owners
         self._heads: dict[Key, Origin] = {}
-        """Of each prefix, by its first page's key."""
+        """Of each prefix, by its first page's key, and by that of the first behind public ones."""
         self._users: dict[Key, tuple[int, Key]] = {}
         """The session that alone used a page (0: several did), and the prefix's first page."""
 
     def named(self, keys: Keys, origin: Origin) -> Keys:
-        """What pages of these keys are called now."""
-        return self._names.of(keys, origin)
+        """What pages of these keys are called now.
+
+        Where tenants have shares of tiers, public pages are there once for each.
+        """
+        if not origin.public:
+            return self._names.of(keys, origin)
+        public, own = keys[: origin.public], keys[origin.public :]
+        named = self._names.of(public, self._of_front(origin))
+        if self._apart:
+            told = b"kvframe: public pages of a tenant" + origin.tenant.encode()
+            named = named ^ np.frombuffer(sha256(told).digest()[:16], np.uint64)
+        return np.concatenate([named, self._names.of(own, origin)])
 
     def note(self, keys: Keys, origin: Origin) -> None:
         """A request computes or uses pages, from a prefix's first on."""
@@ -37,18 +53,39 @@ class Origins:
         if session and not self._users:  # the first one: what there is already is of no session
             stored = (key for level in self._levels.all for key, _ in level.index.stored())
             self._users.update((key, (0, key)) for key in stored)
-        names = as_tuples(keys if session or self._users else keys[:1])
-        if names:
-            head = names[0]
-            self._heads[head] = origin
-            if session or self._users:
-                for name in names:
-                    if self._users.setdefault(name, (session, head))[0] != session:
-                        self._users[name] = 0, head
+        parts = [(keys, origin)]
+        if origin.public:
+            front = keys[: origin.public]
+            parts = [(front, self._of_front(origin)), (keys[len(front) :], origin)]
+        for some, whose in parts:
+            names = as_tuples(some if session or self._users else some[:1])
+            if names:
+                self._note(names, whose)
+
+    def _note(self, names: list[Key], origin: Origin) -> None:
+        head, session = names[0], origin.session
+        self._heads[head] = origin
+        if session or self._users:
+            for name in names:
+                if self._users.setdefault(name, (session, head))[0] != session:
+                    self._users[name] = 0, head
+
+    def _of_front(self, origin: Origin) -> Origin:
+        """Whose public pages are: no tenant's, or where tiers tell tenants apart each one's."""
+        public = origin.of_public()
+        return public._replace(tenant=origin.tenant) if self._apart else public
 
     def _tenant(self, keys: Keys) -> int:
         head = self._heads.get(as_tuples(keys[:1])[0]) if len(keys) else None
         return 0 if head is None else self._levels.number(head.tenant)
+
+    def _owners(self, keys: Keys) -> Owners:
+        owners, owner = [], None
+        for key in as_tuples(keys):
+            head = self._heads.get(key)
+            owner = owner if head is None else head.tenant
+            owners.append(owner)
+        return owners
 
     def forget(self, scope: Scope) -> list[int]:
         """Forget in every tier what a scope covers. Returns the pages that left each."""

@@ -23,7 +23,7 @@ from kvframe.tiers.health import Pause, Trouble
 from kvframe.tiers.mac import read_key
 from kvframe.tiers.object_keys import Key, Space, number
 from kvframe.tiers.store import PageStore
-from kvframe.tiers.tier_index import Gone, Keys, TierIndex, as_keys, as_tuples
+from kvframe.tiers.tier_index import Gone, Keys, Owners, TierIndex, as_keys, as_tuples
 from kvframe.tiers.worker import Worker
 
 Bytes = npt.NDArray[np.uint8]
@@ -91,7 +91,12 @@ class StoreTier:
         if tier.store is None or tier.store.loaded.descriptor.make is None:
             raise TierError(f"tier {config.name}: no store below host memory is named")
         self.name, self.config, self.worker = config.name, config, worker
-        self._shapes, self._key = shapes, read_key(config.name, config.key_file)
+        self._shapes = shapes
+        self._key = read_key(f"tier {config.name}", config.key_file)
+        self._own_keys = {
+            name: read_key(f"tenant {name}", path)
+            for name, path in (tier.own_keys if config.encryption != "none" else ())
+        }
         self.set_space(space)
         self.index = TierIndex(tier, space.block_size, len(shapes))
         origin = origin_of(tier.store.loaded)
@@ -142,7 +147,9 @@ class StoreTier:
             checksum=config.checksum,
             compression=config.compression,
             quantise=config.quantise,
+            encryption=config.encryption,
             key=self._key,
+            own_keys=self._own_keys,
         )
 
     @property
@@ -282,10 +289,13 @@ class StoreTier:
 
     # --- in the worker -----------------------------------------------------------------------
 
-    def write(self, codec: Codec, keys: Keys, start: int, pages: Callable[[], Rows]) -> Written:
+    def write(
+        self, codec: Codec, keys: Keys, owners: Owners, start: int, pages: Callable[[], Rows]
+    ) -> Written:
         """Put pages of a prefix from a place on, up to the first that cannot be an object.
 
         ``codec``: As it was when they were to be put; another, of new weights, may be there by now.
+        ``owners``: Whose each page of the prefix is.
         """
         found, chain = pages(), as_tuples(keys)
         count = len(found[0])
@@ -297,12 +307,15 @@ class StoreTier:
             if there[at]:
                 continue
             key, parent = chain[place], chain[place - 1] if place else None
+            owner = owners[place]
             try:
                 objects += [
-                    (codec.name(key, part), codec.encode(one, key, part, parent, place))
+                    (codec.name(key, part), codec.encode(one, key, part, parent, place, owner))
                     for part, one in enumerate(page)
                 ]
-            except UsageError:  # no fault of the store's: fp8 has no infinity
+            except (
+                UsageError
+            ):  # no fault of the store's: fp8 has no infinity, or its tenant is not known
                 offered = at
                 break
         return self._put(objects, chain[start : start + offered], there)
@@ -355,11 +368,13 @@ class StoreTier:
             self.store.remove(names)
         self._own.difference_update(map(number, doomed))
 
-    def read(self, codec: Codec, keys: Keys, start: int, into: Rows | None = None) -> Read:
+    def read(
+        self, codec: Codec, keys: Keys, owners: Owners, start: int, into: Rows | None = None
+    ) -> Read:
         """Get pages of a prefix from a place on, as far as all parts are good.
 
-        ``codec``: as for `write`. ``into``: where to write them, a list of rows a part; fresh
-        memory if None.
+        ``codec``, ``owners``: as for `write`. ``into``: where to write them, a list of rows a part;
+        fresh memory if None.
         """
         chain = as_tuples(keys)[start:]
         names = [codec.name(key, part) for part in self._parts for key in chain]
@@ -376,18 +391,33 @@ class StoreTier:
                     good, wrong, missing = at, f"{number(key):032x} is gone", True
                     break
                 try:
-                    into[part][at][:] = codec.decode(data, key, part)
+                    into[part][at][:] = codec.decode(data, key, part, owners[start + at])
                 except CorruptError as error:
                     good, wrong, missing = at, str(error), False
                     if self.shared:
                         self._spoiled.add(number(key))
+                        rest = objects[part * len(chain) + at + 1 : (part + 1) * len(chain)]
+                        self._spoil(codec, chain[at + 1 :], owners[start + at + 1 :], part, rest)
                     break
         return Read([some[:good] for some in into], good, wrong, missing)
+
+    def _spoil(
+        self, codec: Codec, keys: list[Key], owners: Owners, part: int, objects: list[bytes | None]
+    ) -> None:
+        """Of pages behind a wrong one, note those that are wrong because a tenant's key is another
+        by now: they are put anew at once, and not one with each miss.
+        """
+        if codec.is_keyed:
+            self._spoiled.update(
+                number(key)
+                for key, owner, data in zip(keys, owners, objects, strict=True)
+                if data is not None and not codec.reads(data, key, part, owner)
+            )
 
     def wrong(self, pages: Gone) -> Gone:
         """Those of some pages that do not come back as they were put."""
         codec = self.codec
-        return [page for page in pages if not self.read(codec, as_keys([page[0]]), 0).good]
+        return [page for page in pages if not self.read(codec, as_keys([page[0]]), [None], 0).good]
 
     def look(self, codec: Codec, keys: Keys) -> int:
         """Pages of a prefix that the store has in all parts, from any writer."""

@@ -19,6 +19,9 @@ from kvframe.tiers.object_keys import Key
 Keys = npt.NDArray[np.uint64]
 """A whole prefix, from its first page on: uint64 (pages, 2), low word first."""
 
+Owners = Sequence[str | None]
+"""The tenant of each page of a prefix; empty for requests that name none, None if unknown."""
+
 Gone = list[tuple[Key, int]]
 """Pages that left, each with the place that it had."""
 

@@ -22,15 +22,16 @@ pub(crate) fn space_of<'a>(
     salt: Option<&'a [u8]>,
     adapter: Option<&'a [u8]>,
     encoder: Option<&'a [u8]>,
+    public: u32,
 ) -> Space<'a> {
     let names = [tenant, salt, adapter, encoder].map(Option::unwrap_or_default);
     let [tenant, cache_salt, lora_name, encoder] = names;
-    Space { tenant, cache_salt, lora_name, encoder }
+    Space { tenant, cache_salt, lora_name, encoder, public }
 }
 
-/// (salt, adapter, session, tenant)
+/// (salt, adapter, session, tenant, public blocks)
 pub(crate) type OriginTuple<'py> =
-    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>, u32);
 
 /// (blocks, their keys)
 type PrefixTuple<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>);
@@ -62,7 +63,7 @@ impl Manager {
 #[pymethods]
 impl Manager {
     /// How much of a prompt is there, and what is attached to exactly this prompt. Changes nothing.
-    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![], public=0))]
     fn lookup<'py>(
         &self,
         py: Python<'py>,
@@ -72,9 +73,10 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ItemTuple>,
+        public: u32,
     ) -> PyResult<HitTuple<'py>> {
         let unread = PromptIds::of(prompt, "prompt")?;
-        let space = space_of(tenant, salt, adapter, encoder);
+        let space = space_of(tenant, salt, adapter, encoder, public);
         let extras = items_of(extras);
         let hit = if self.is_keyed() && unread.len() >= LONG_TOKENS {
             let ids = unread.read(<[u32]>::to_vec).ok_or_else(|| changed(py))?;
@@ -122,7 +124,7 @@ impl Manager {
     }
 
     /// Keys of a prompt's full blocks: uint64 (blocks, 2), low word first.
-    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![]))]
+    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![], public=0))]
     fn hash_blocks<'py>(
         &self,
         py: Python<'py>,
@@ -132,9 +134,10 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ItemTuple>,
+        public: u32,
     ) -> PyResult<Bound<'py, PyArray2<u64>>> {
         let ids = tokens(prompt, "prompt")?;
-        let space = space_of(tenant, salt, adapter, encoder);
+        let space = space_of(tenant, salt, adapter, encoder, public);
         let extras = items_of(extras);
         let keys = self.hash(py, &ids, space, &extras);
         let words: Vec<u64> = keys.iter().flat_map(|&key| key_words(key)).collect();
@@ -174,13 +177,14 @@ impl Manager {
         Ok((PyArray1::from_vec(py, blocks), words(py, &keys)?))
     }
 
-    /// A sequence's salt, adapter, session and tenant.
+    /// A sequence's salt, adapter, session, tenant and public blocks.
     fn origin<'py>(&self, py: Python<'py>, seq: Seq) -> PyResult<OriginTuple<'py>> {
         self.with(py, |core| {
             let sequence = core.sequence(seq.0)?;
             let name = |bytes: &[u8]| PyBytes::new(py, bytes);
             let (salt, adapter) = (name(&sequence.cache_salt), name(&sequence.lora_name));
-            Ok((salt, adapter, sequence.meta.session, name(&sequence.tenant)))
+            let tenant = name(&sequence.tenant);
+            Ok((salt, adapter, sequence.meta.session, tenant, sequence.public))
         })
     }
 

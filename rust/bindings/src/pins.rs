@@ -15,7 +15,7 @@ use crate::manager::Manager;
 impl Manager {
     /// Holds what is cached of a prompt, as far as pins may: (receipt, its block, tokens, tokens that
     /// were found), or None.
-    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![], owner="", lease=None))]
+    #[pyo3(signature = (prompt, *, tenant=None, salt=None, adapter=None, encoder=None, extras=vec![], public=0, owner="", lease=None))]
     fn pin(
         &self,
         py: Python<'_>,
@@ -25,11 +25,12 @@ impl Manager {
         adapter: Option<&[u8]>,
         encoder: Option<&[u8]>,
         extras: Vec<ItemTuple>,
+        public: u32,
         owner: &str,
         lease: Option<Lease>,
     ) -> PyResult<Option<(u64, u32, u32, u32)>> {
         let ids = tokens(prompt, "prompt")?;
-        let (space, extras) = (space_of(tenant, salt, adapter, encoder), items_of(extras));
+        let (space, extras) = (space_of(tenant, salt, adapter, encoder, public), items_of(extras));
         let pinner = PinRequest { owner, lease: lease.map(|l| l.0), session: 0 };
         let locked = self.with(py, |core| core.lock(&ids, space, &extras, pinner))?;
         Ok(locked.map(|l| (l.receipt.id, l.receipt.block, l.tokens, l.found)))

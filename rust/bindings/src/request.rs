@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use kvframe_core::hash::Hasher;
+use kvframe_core::hash::{Hasher, MmItem};
 use kvframe_core::request::{Attempt, Request as CoreRequest};
 use kvframe_core::sequence::Sequence;
 use kvframe_core::{Key, SeqId};
@@ -237,6 +237,14 @@ impl Request {
         let Some(changes) = changes else { return Ok(self.twin(self.core.clone(), true)) };
         let changes = changes.copy()?;
         let (mut core, mut known) = (self.core.clone(), !self.core.tokens.is_empty());
+        let apart = ["prompt", "tenant", "cache_salt", "lora_name", "mm_items", "encoder", "keys"];
+        for name in apart {
+            // Which of its blocks are public was said of what it was.
+            if core.public > 0 && changes.contains(name)? {
+                core.mm_items.pop();
+                core.public = 0;
+            }
+        }
         if let Some(prompt) = changes.get_item("prompt")? {
             changes.del_item("prompt")?;
             known = !prompt.is_none();
@@ -250,17 +258,18 @@ impl Request {
         Ok(Self { rewritten: self.rewritten && same, ..self.twin(made.core, hashed) })
     }
 
-    /// The request as a matcher has its prompt and salt stored; None for what stays.
-    #[pyo3(signature = (tokens=None, cache_salt=None))]
+    /// The request as its prompt and salt are stored; None for what stays. With `public` blocks at its front.
+    #[pyo3(signature = (tokens=None, cache_salt=None, public=0))]
     fn rewrite(
         &self,
         py: Python<'_>,
         tokens: Option<&Bound<'_, PyAny>>,
         cache_salt: Option<Vec<u8>>,
+        public: u32,
     ) -> PyResult<Self> {
         let mut core = self.core.clone();
         // Keys are made of the tokens and the salt.
-        let hashed = tokens.is_none() && cache_salt.is_none();
+        let hashed = tokens.is_none() && cache_salt.is_none() && public == self.core.public;
         if !hashed {
             core.keys = Vec::new();
         }
@@ -269,6 +278,7 @@ impl Request {
             core.num_tokens = length(py, "num_tokens", core.tokens.len() as u64)?;
         }
         core.cache_salt = cache_salt.unwrap_or(core.cache_salt);
+        core.public = public;
         Ok(Self { rewritten: true, ..self.twin(core, hashed) })
     }
 
@@ -278,11 +288,26 @@ impl Request {
         self.rewritten
     }
 
-    /// Its salt and adapter as they are stored, its session and its tenant.
+    /// Public blocks at its front.
+    #[getter]
+    fn public(&self) -> u32 {
+        self.core.public
+    }
+
+    /// The same request, with the first `blocks` of `block_size` tokens public and the rest private to its tenant
+    /// and salt.
+    fn with_public(&self, blocks: u32, block_size: u32) -> Self {
+        let mut core = self.core.clone();
+        core.public = blocks;
+        core.mm_items.push(MmItem::boundary(blocks, block_size, core.space()));
+        Self { rewritten: true, ..self.twin(core, false) }
+    }
+
+    /// Its salt and adapter as they are stored, its session, its tenant and its public blocks.
     fn origin<'py>(&self, py: Python<'py>) -> OriginTuple<'py> {
         let name = |bytes: &[u8]| PyBytes::new(py, bytes);
-        let CoreRequest { tenant, cache_salt, lora_name, meta, .. } = &self.core;
-        (name(cache_salt), name(lora_name), meta.session, name(tenant))
+        let CoreRequest { tenant, cache_salt, lora_name, meta, public, .. } = &self.core;
+        (name(cache_salt), name(lora_name), meta.session, name(tenant), *public)
     }
 
     /// Tokens of the prompt.

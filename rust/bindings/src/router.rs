@@ -247,6 +247,6 @@ impl RouterIndex {
 }
 
 fn root(salt: Option<&[u8]>, adapter: Option<&[u8]>) -> u64 {
-    let space = space_of(None, salt, adapter, None);
+    let space = space_of(None, salt, adapter, None, 0);
     Router::space(space.cache_salt, space.lora_name)
 }

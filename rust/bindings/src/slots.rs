@@ -55,7 +55,7 @@ impl Slots {
         adapter: Option<&[u8]>,
     ) -> PyResult<u32> {
         let ids = tokens(prompt, "prompt")?;
-        self.core.locked(py, |core| core.lookup(&ids, space_of(None, salt, adapter, None)))
+        self.core.locked(py, |core| core.lookup(&ids, space_of(None, salt, adapter, None, 0)))
     }
 
     /// A slot for a prompt: (sequence, tokens not to compute, slot they are copied from).
@@ -68,7 +68,7 @@ impl Slots {
         using: KnownTuple,
     ) -> PyResult<(u64, u32, Option<u32>)> {
         let ids = tokens(prompt, "prompt")?;
-        let (ids, space) = (&ids[..], space_of(None, salt, adapter, None));
+        let (ids, space) = (&ids[..], space_of(None, salt, adapter, None, 0));
         let got = self.core.with_victims(py, |core| core.allocate(ids, space, known(&using)))?;
         Ok((got.seq, got.cached, got.copied_from))
     }
@@ -116,7 +116,7 @@ impl Slots {
         owner: &str,
     ) -> PyResult<Option<(u64, u32, u32)>> {
         let ids = tokens(prompt, "prompt")?;
-        let (ids, space) = (ids.as_slice(), space_of(None, salt, adapter, None));
+        let (ids, space) = (ids.as_slice(), space_of(None, salt, adapter, None, 0));
         let pin = self.core.with(py, |core| core.pin(ids, space, owner))?;
         Ok(pin.map(|pin| (pin.id, pin.slot, pin.tokens)))
     }

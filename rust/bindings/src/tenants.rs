@@ -24,7 +24,10 @@ pub fn read(value: &Bound<'_, PyAny>) -> PyResult<Vec<Tenant>> {
             value.map(|value| amount(&name, key, &value)).transpose()
         };
         let (floor, quota) = (amount("floor")?, amount("quota")?);
-        Ok(Tenant { name, floor: floor.unwrap_or(Amount::Blocks(0)), quota })
+        let floor = floor.unwrap_or(Amount::Blocks(0));
+        let is_public = table.get_item("public")?.map_or(Ok(false), |value| value.extract())?;
+        let quota = if is_public { Some(floor) } else { quota };
+        Ok(Tenant { name, floor, quota, is_public })
     };
     rows.into_iter().map(tenant).collect()
 }

@@ -4,7 +4,9 @@
 //! the block carries multimodal items, `SHA256("extras" || key[i-1] || fields)`: of each item
 //! its start, its end or the block's if that comes first, both from the block's start, and its id.
 //! `link[0]` starts from the *root*, `SHA256("kvframe.v1" || fields)` over block size, hash, weights
-//! fingerprint, tenant, salt, adapter and encoder input as tagged, length-prefixed fields. Every key is the
+//! fingerprint, tenant, salt, adapter and encoder input as tagged, length-prefixed fields. Where blocks at the front are
+//! public, the root has a field that says so instead of tenant and salt, and the link of the first private block has
+//! an item that stands for these two. Every key is the
 //! first 128 bits of its digest, so a sequence can go on from any block's key and roll back for
 //! nothing. Root and links are always SHA-256; only the per-block hash is chosen, and where it is
 //! not cryptographic the pool keeps links and tokens and compares them. The key of a partial block
@@ -122,6 +124,23 @@ pub struct Space<'a> {
     pub lora_name: &'a [u8],
     /// Content id of the other input that is attended to (audio, an image).
     pub encoder: &'a [u8],
+    /// Blocks at the front that are public: keys begin without tenant and salt, and an item, the last of the multimodal
+    /// ones, sets apart what comes behind these blocks ([`MmItem::boundary`]).
+    pub public: u32,
+}
+
+impl Space<'_> {
+    /// Whose blocks the public ones at the front are: those of all tenants and salts.
+    #[must_use]
+    pub fn of_public(self) -> Self {
+        Self { tenant: b"", cache_salt: b"", public: 0, ..self }
+    }
+
+    /// Whose blocks the others are.
+    #[must_use]
+    pub fn of_private(self) -> Self {
+        Self { public: 0, ..self }
+    }
 }
 
 /// A multimodal item: the tokens `start..end` stand for the content `id`.
@@ -135,6 +154,21 @@ pub struct MmItem {
     pub id: Vec<u8>,
 }
 
+/// What ids of boundaries begin with.
+const BOUNDARY: &[u8] = b"kvframe.private\0";
+
+impl MmItem {
+    /// The item that sets block `at` and those behind it apart from blocks of another tenant or salt, where the
+    /// blocks before it are public.
+    pub fn boundary(at: u32, block_size: u32, space: Space<'_>) -> Self {
+        let mut hasher = Sha256::new_with_prefix(BOUNDARY);
+        field(&mut hasher, TENANT, space.tenant);
+        field(&mut hasher, SALT, space.cache_salt);
+        let id = [BOUNDARY, &hasher.finalize()[..]].concat();
+        Self { start: at * block_size, end: at * block_size + 1, id }
+    }
+}
+
 const SALT: u8 = 1;
 const ADAPTER: u8 = 2;
 const FINGERPRINT: u8 = 3;
@@ -143,6 +177,7 @@ const HASH: u8 = 5;
 const ITEM: u8 = 6;
 const ENCODER: u8 = 7;
 const TENANT: u8 = 8;
+const PUBLIC: u8 = 9;
 
 fn field(hasher: &mut Sha256, tag: u8, value: &[u8]) {
     hasher.update([tag]);
@@ -175,7 +210,10 @@ impl Hasher {
 
     /// The link that block 0 of a prefix in `space` starts from.
     pub fn root(&self, space: Space<'_>) -> Key {
-        let Space { tenant, cache_salt, lora_name, encoder } = space;
+        if space.public > 0 {
+            return self.make_root(space);
+        }
+        let Space { tenant, cache_salt, lora_name, encoder, .. } = space;
         if [tenant, cache_salt, lora_name, encoder].iter().all(|name| name.is_empty()) {
             return self.plain;
         }
@@ -187,11 +225,15 @@ impl Hasher {
         field(&mut hasher, BLOCK_SIZE, &(self.block_size as u32).to_le_bytes());
         field(&mut hasher, HASH, self.algo.name().as_bytes());
         field(&mut hasher, FINGERPRINT, &self.fingerprint);
-        if !space.tenant.is_empty() {
-            field(&mut hasher, TENANT, space.tenant);
-        }
-        if !space.cache_salt.is_empty() {
-            field(&mut hasher, SALT, space.cache_salt);
+        if space.public > 0 {
+            field(&mut hasher, PUBLIC, b"");
+        } else {
+            if !space.tenant.is_empty() {
+                field(&mut hasher, TENANT, space.tenant);
+            }
+            if !space.cache_salt.is_empty() {
+                field(&mut hasher, SALT, space.cache_salt);
+            }
         }
         if !space.lora_name.is_empty() {
             field(&mut hasher, ADAPTER, space.lora_name);

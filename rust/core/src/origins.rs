@@ -246,6 +246,7 @@ impl Name {
             cache_salt: &self.salt,
             lora_name: &self.adapter,
             encoder: &[],
+            public: 0,
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct Request {
     pub cache_salt: Vec<u8>,
     /// As `cache_salt`, for `LoRA` and other adapters.
     pub lora_name: Vec<u8>,
+    /// See [`Space::public`].
+    pub public: u32,
     /// Multimodal items among the tokens.
     pub mm_items: Vec<MmItem>,
     /// For policies and statistics.
@@ -73,6 +75,7 @@ impl Default for Request {
             tenant: Vec::new(),
             cache_salt: Vec::new(),
             lora_name: Vec::new(),
+            public: 0,
             mm_items: Vec::new(),
             meta: Meta::default(),
             read_cache: true,
@@ -122,6 +125,7 @@ impl Request {
         self.cache_salt = space.cache_salt.to_vec();
         self.lora_name = space.lora_name.to_vec();
         self.encoder = space.encoder.to_vec();
+        self.public = space.public;
         self
     }
 
@@ -132,6 +136,7 @@ impl Request {
             cache_salt: &self.cache_salt,
             lora_name: &self.lora_name,
             encoder: &self.encoder,
+            public: self.public,
         }
     }
 }
@@ -151,6 +156,7 @@ impl From<Sequence> for Request {
             tenant: sequence.tenant,
             cache_salt: sequence.cache_salt,
             lora_name: sequence.lora_name,
+            public: sequence.public,
             mm_items: sequence.mm_items,
             meta: Meta { tenant: 0, ..sequence.meta },
             read_cache: sequence.read_cache,

@@ -95,6 +95,8 @@ pub struct Sequence {
     pub cache_salt: Vec<u8>,
     /// As `tenant`.
     pub lora_name: Vec<u8>,
+    /// See [`Space::public`].
+    pub public: u32,
     /// Content id of the other input that it attends to; if it is empty, that input's blocks are
     /// not shared.
     pub encoder: Vec<u8>,
@@ -140,8 +142,8 @@ pub struct Usage {
 impl Sequence {
     /// The space of its keys.
     pub fn space(&self) -> Space<'_> {
-        let Self { tenant, cache_salt, lora_name, encoder, .. } = self;
-        Space { tenant, cache_salt, lora_name, encoder }
+        let Self { tenant, cache_salt, lora_name, encoder, public, .. } = self;
+        Space { tenant, cache_salt, lora_name, encoder, public: *public }
     }
 
     /// Tokens known, with slots or without.
@@ -267,7 +269,7 @@ impl Sequence {
         lora_name.clear();
         encoder.clear();
         (self.encoder_tokens, self.encoder_published) = (0, false);
-        (self.brought, self.prompt, self.branch) = (0, 0, 0);
+        (self.brought, self.prompt, self.branch, self.public) = (0, 0, 0, 0);
         tables.iter_mut().for_each(|table| table.truncate(0));
         (self.len, self.committed, self.cached, self.published) = (0, 0, 0, 0);
         self.passed = 0;

@@ -193,7 +193,12 @@ fn a_refusal_changes_nothing() {
 /// Each tenant has a policy of its own, with the blocks that it was told of.
 #[test]
 fn beside_tenants_the_eviction_policy_stays() {
-    let tenants = vec![Tenant { name: b"a".to_vec(), floor: Amount::Blocks(1), quota: None }];
+    let tenants = vec![Tenant {
+        name: b"a".to_vec(),
+        floor: Amount::Blocks(1),
+        quota: None,
+        is_public: false,
+    }];
     let each = Box::new(PerTenant::new(vec![policy("lru"), policy("lru")]));
     let mut m = Manager::new(Options { tenants, ..options(8) }, each).expect("sound");
     let other = Change { policy: Some(policy("fifo")), ..Change::default() };

@@ -20,7 +20,12 @@ const A: &[u8] = b"a";
 const B: &[u8] = b"b";
 
 fn tenant(name: &[u8], floor: u32, quota: Option<u32>) -> Tenant {
-    Tenant { name: name.to_vec(), floor: Amount::Blocks(floor), quota: quota.map(Amount::Blocks) }
+    Tenant {
+        name: name.to_vec(),
+        floor: Amount::Blocks(floor),
+        quota: quota.map(Amount::Blocks),
+        is_public: false,
+    }
 }
 
 /// A policy outside the core that names the same victims as if it wished its tenant ill: the newest first.

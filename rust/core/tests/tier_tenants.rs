@@ -27,6 +27,7 @@ fn tier(policy: &str, backed_first: bool) -> TierPages {
         name: name.into(),
         floor: Amount::Blocks(floor),
         quota: quota.map(Amount::Blocks),
+        is_public: false,
     };
     let tenants = [of("a", 0, None), of("b", FLOOR, Some(FLOOR))];
     let limits = TierLimits { pages: PAGES, in_flight: 1000, backed_first };

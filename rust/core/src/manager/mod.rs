@@ -110,7 +110,9 @@ impl Manager {
     pub fn new(options: Options, policy: Box<dyn Eviction>) -> Result<Self> {
         options.validate()?;
         check_policies(&options.tenants, &*policy)?;
-        let names = options.tenants.iter().map(|tenant| tenant.name.clone());
+        // No request is of the tenant that has the public blocks: 0xFF is in no name.
+        let name = |t: &Tenant| if t.is_public { vec![0xFF] } else { t.name.clone() };
+        let names = options.tenants.iter().map(name);
         let numbers = names.zip(1..).collect();
         let layout = Layout::new(&options.groups, options.block_size)?;
         let groups = options.groups.len();

@@ -4,7 +4,7 @@ use super::Store;
 use crate::error::{Error, Result};
 use crate::events::EvictionCause;
 use crate::policy::{Eviction, External, View};
-use crate::pool::{BlockId, NIL};
+use crate::pool::{BlockId, NIL, State};
 use crate::tenants::{Account, Ledger, OTHERS, TenantCounts};
 
 impl Store {
@@ -116,9 +116,35 @@ impl Store {
         }
     }
 
+    /// Whether tenants are told apart.
+    #[inline]
+    pub(crate) fn has_tenants(&self) -> bool {
+        self.pool.ledger().is_some()
+    }
+
+    /// Whether the operation is of another tenant than `tenant`.
+    pub(crate) fn serves_another(&self, tenant: u8) -> bool {
+        self.pool.ledger().is_some_and(|ledger| ledger.serving() != tenant)
+    }
+
+    /// A block that is not findable yet becomes a public one. False if these have their number.
+    pub(crate) fn give_to_all(&mut self, block: BlockId) -> bool {
+        self.pool.ledger_mut().is_none_or(|ledger| ledger.give_to_all(block))
+    }
+
+    /// Of `blocks`, how many are cached and of `tenant`.
+    pub(crate) fn count_cached_of(&self, tenant: u8, blocks: &[BlockId]) -> usize {
+        let its = |&&block: &&BlockId| {
+            block != NIL
+                && self.pool.state(block) == State::Cached
+                && self.pool.tenant(block) == tenant
+        };
+        blocks.iter().filter(its).count()
+    }
+
     /// Whether `parent` is of another tenant than `block`.
     #[inline]
-    pub(super) fn is_of_other(&self, block: BlockId, parent: BlockId) -> bool {
+    pub(crate) fn is_of_other(&self, block: BlockId, parent: BlockId) -> bool {
         let other = |ledger: &Ledger| ledger.tenant(block) != ledger.tenant(parent);
         parent != NIL && self.pool.ledger().is_some_and(other)
     }

@@ -69,6 +69,8 @@ pub struct Ledger {
     usable: u32,
     /// Whose operation it is.
     serving: u8,
+    /// Whose public blocks are.
+    public: Option<u8>,
     /// Who loses the next block, where that was settled before.
     losing: Option<u8>,
     /// What all have to leave to all others.
@@ -102,6 +104,7 @@ impl Ledger {
             amounts,
             usable,
             serving: OTHERS,
+            public: super::public_of(tenants),
             losing: None,
             spoken: 0,
             promised: 0,
@@ -183,6 +186,27 @@ impl Ledger {
     /// A block without an owner, and not findable, is free.
     pub fn freed(&mut self, block: BlockId) {
         self.change(self.tenant(block), |account| account.used -= 1);
+    }
+
+    /// Whose public blocks are, if any are told apart.
+    pub fn public(&self) -> Option<u8> {
+        self.public
+    }
+
+    /// A block that has an owner becomes a public one, as long as these have no more than their floor: no other tenant
+    /// has less room for it. False, and nothing changes, if they have that.
+    pub fn give_to_all(&mut self, block: BlockId) -> bool {
+        let Some(public) = self.public else { return false };
+        let (from, account) = (self.tenant(block), &self.accounts[public as usize]);
+        if account.used >= account.floor {
+            return false;
+        }
+        if from != public {
+            self.change(from, |account| account.used -= 1);
+            self.change(public, |account| account.used += 1);
+            self.column[block as usize] = public;
+        }
+        true
     }
 
     /// The last owner of a findable block left.

@@ -75,6 +75,13 @@ pub struct Tenant {
     pub floor: Amount,
     /// The most that it has; no limit if `None`.
     pub quota: Option<Amount>,
+    /// Whether it has what all share: public blocks. Its quota is then its floor.
+    pub is_public: bool,
+}
+
+/// The number of the tenant of public blocks, if there is one.
+pub fn public_of(tenants: &[Tenant]) -> Option<u8> {
+    tenants.iter().position(|tenant| tenant.is_public).map(|at| at as u8 + 1)
 }
 
 /// What is wrong with `tenants` in a pool of `usable` blocks.
@@ -101,6 +108,13 @@ pub(crate) fn check(tenants: &[Tenant], usable: u32, faults: &mut Vec<Fault>) {
         }
         let floor = tenant.floor.of(usable);
         match tenant.quota {
+            Some(_) if tenant.is_public && floor == 0 => {
+                fault(
+                    "floor",
+                    &tenant.floor,
+                    "must be at least a block: it is for public ones".into(),
+                );
+            }
             Some(quota) if !quota.is_sound() => fault("quota", &quota, share.into()),
             Some(quota) if quota.of(usable) == 0 => {
                 fault("quota", &quota, format!("must be at least 1 of the {usable} blocks"));

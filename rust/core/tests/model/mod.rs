@@ -112,6 +112,7 @@ fn tenants(dice: &mut Dice) -> Vec<Tenant> {
         name: name.to_vec(),
         floor: dice.pick(&floors),
         quota: dice.pick(&quotas),
+        is_public: false,
     };
     vec![tenant(b"x", dice), tenant(b"y", dice)]
 }

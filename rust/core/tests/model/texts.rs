@@ -29,7 +29,7 @@ pub const SPACES: &[Names] = &[
 /// The namespace of that number.
 pub fn space(at: usize) -> Space<'static> {
     let (tenant, cache_salt, lora_name, encoder) = SPACES[at];
-    Space { tenant, cache_salt, lora_name, encoder }
+    Space { tenant, cache_salt, lora_name, encoder, public: 0 }
 }
 
 /// A prompt: tokens, items, and what each token means to the model.

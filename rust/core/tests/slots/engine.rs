@@ -12,8 +12,8 @@ use crate::dice::mix;
 
 /// Two namespaces.
 pub const SPACES: [Space<'static>; 2] = [
-    Space { tenant: b"", cache_salt: b"", lora_name: b"", encoder: b"" },
-    Space { tenant: b"", cache_salt: b"a", lora_name: b"", encoder: b"" },
+    Space { tenant: b"", cache_salt: b"", lora_name: b"", encoder: b"", public: 0 },
+    Space { tenant: b"", cache_salt: b"a", lora_name: b"", encoder: b"", public: 0 },
 ];
 
 pub fn slots(count: u32, length: u32, least_copy: u32, policy: &str) -> Slots {

@@ -319,7 +319,8 @@ impl Manager {
         match found.last() {
             None => parent == NIL,
             Some(&last) if parent == last => true,
-            Some(_) if parent == NIL => false,
+            // A private block of a tenant follows none, where the one before it is public.
+            Some(&last) if parent == NIL => self.store.is_of_other(block, last),
             Some(_) if self.store.index().wants_proof() => {
                 self.is_copy(wanted, group, parent, found)
             }
@@ -357,7 +358,11 @@ impl Manager {
             return;
         }
         for i in (1..found.len()).rev() {
-            found[i - 1] = self.pool().parent(found[i]);
+            match self.pool().parent(found[i]) {
+                // It is private, and what comes before it is public.
+                NIL => {}
+                parent => found[i - 1] = parent,
+            }
         }
     }
 

@@ -348,6 +348,7 @@ fn remember(
     sequence.tenant.extend_from_slice(&request.request.tenant);
     sequence.cache_salt.extend_from_slice(&request.cache_salt);
     sequence.lora_name.extend_from_slice(&request.lora_name);
+    sequence.public = request.public;
     sequence.encoder.extend_from_slice(&request.encoder);
     sequence.encoder_tokens = request.encoder_tokens;
     (sequence.read_cache, sequence.write_cache) = (request.read_cache, request.write_cache);

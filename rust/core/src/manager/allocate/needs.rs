@@ -9,6 +9,7 @@ use crate::manager::grow::growth::{Count, GrowthPath};
 use crate::pool::BlockId;
 use crate::request::{Attempt, Request};
 use crate::sequence::Sequence;
+use crate::tenants::Ledger;
 
 /// What an allocation needs: the answer of `count_needs`.
 pub(super) struct BlockNeeds {
@@ -34,7 +35,8 @@ impl Manager {
             if request.full_sequence_must_fit { known.max(request.max_seq_len) } else { known };
         let blocks = self.layout.blocks(longest, request.encoder_tokens);
         let needed = blocks - hits.iter().map(Vec::len).sum::<usize>() as u64;
-        let held = hits.iter().chain([&tail.blocks]).map(|blocks| self.pool().count_cached(blocks));
+        let held = hits.iter().chain([&tail.blocks]);
+        let held = held.map(|blocks| self.count_cached(request.tenant, blocks));
         let needed = needed + held.sum::<usize>() as u64;
         let spare = u64::from(self.store.available(request.tenant)).checked_sub(needed);
         let spare = spare.map(|blocks| blocks as u32);
@@ -95,8 +97,9 @@ impl Manager {
         {
             all
         } else {
-            let found = hits.iter().map(|h| self.pool().count_cached(h)).sum::<usize>();
-            (found + self.pool().count_cached(tail)) as u32
+            let count = |blocks: &[BlockId]| self.count_cached(request.tenant, blocks);
+            let found = hits.iter().map(|found| count(found)).sum::<usize>();
+            (found + count(tail)) as u32
         };
         let tenant = request.tenant;
         let room = self.store.available(tenant).saturating_sub(acquired);
@@ -153,6 +156,14 @@ impl Manager {
         }
         self.room_for(needed, acquired, tenant)?;
         Ok(BlockNeeds { until, leave: 0, external })
+    }
+
+    /// Of `blocks`, those that are cached and that `tenant` takes of what it may have: public ones it does not.
+    fn count_cached(&self, tenant: u8, blocks: &[BlockId]) -> usize {
+        match self.pool().ledger().and_then(Ledger::public) {
+            None => self.pool().count_cached(blocks),
+            Some(_) => self.store.count_cached_of(tenant, blocks),
+        }
     }
 
     /// Returns `found` if there is room for `needed` blocks even if every found block is cached, and so none

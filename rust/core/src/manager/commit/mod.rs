@@ -1,6 +1,7 @@
 //! Commit: what is computed and accepted becomes findable.
 pub(super) mod admission;
 mod plain;
+mod public;
 pub(super) mod remap;
 pub(super) mod tails;
 
@@ -251,6 +252,10 @@ impl Manager {
                 done.duplicates += 1;
                 continue;
             }
+            if sequence.public > 0 && !self.give_to_all(sequence, group, i) {
+                done.duplicates += 1;
+                continue;
+            }
             let Some(copy) = self.store(seq, sequence, group, i) else {
                 sequence.private = true;
                 break;
@@ -265,7 +270,11 @@ impl Manager {
             sequence.usage.created += created * reach.span;
         }
         let access = Access { next_use: &next_use, meta: sequence.meta, tokens: sequence.known() };
-        self.store.insert(&stored, (sequence.root, sequence.space()), access);
+        if sequence.public > 0 {
+            self.insert_apart(sequence, units, &stored, access);
+        } else {
+            self.store.insert(&stored, (sequence.root, sequence.space()), access);
+        }
         self.scratch.blocks = stored;
         self.scratch.next_use = next_use;
         done
@@ -279,7 +288,10 @@ impl Manager {
         let reach = &self.layout.groups()[group];
         let block = table[i];
         let ordered = reach.kind.is_ordered() && !self.options.keep_duplicates;
-        let parent = if ordered && i > 0 { table[i - 1] } else { NIL };
+        let mut parent = if ordered && i > 0 { table[i - 1] } else { NIL };
+        if parent != NIL && sequence.public > 0 && self.store.has_tenants() {
+            parent = self.parent_apart(sequence, group, i, parent);
+        }
         let last = sequence.keys.get((i + 1) * reach.units as usize - 1);
         let key = last.copied().unwrap_or_default().for_group(group);
         let proof = self.proof(wanted, group, i);

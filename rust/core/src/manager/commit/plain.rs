@@ -21,6 +21,7 @@ impl Manager {
         let reach = &self.layout.groups()[group];
         let own_keys = group == 0 && reach.units == 1 && reach.kind == GroupKind::Full;
         if !own_keys
+            || (sequence.public > 0 && self.store.has_tenants())
             || self.store.gate().is_some()
             || self.options.remap_duplicates
             || self.options.keep_duplicates

@@ -135,7 +135,9 @@ impl Manager {
         if !keeps || rest == 0 || sequence.private || !known {
             return Ok(());
         }
-        if sequence.published as usize != at || sequence.keys.len() < at {
+        // A part of a public block would be its tenant's, and found by others.
+        let public = at < sequence.public as usize;
+        if public || sequence.published as usize != at || sequence.keys.len() < at {
             return Ok(());
         }
         let previous = if at == 0 { sequence.root } else { sequence.keys[at - 1] };
@@ -160,10 +162,11 @@ impl Manager {
             }
             self.store.publish(block, (key, None), (parent, at as u32));
             let sequence = self.sequences.get(seq)?;
-            let space = (sequence.root, sequence.space());
+            let space = sequence.space().of_private();
+            let root = self.hasher.root(space);
             self.store.insert(
                 &[block],
-                space,
+                (root, space),
                 Access { next_use: &next_use, meta, tokens: length },
             );
             let before = if at == 0 { Key(0) } else { previous.for_group(group) };

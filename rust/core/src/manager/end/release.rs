@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use crate::error::{Error, Result};
 use crate::events::Kind;
 use crate::groups::{GroupKind, GroupReach};
+use crate::hash::MmItem;
 use crate::manager::Manager;
 use crate::pool::BlockId;
 use crate::sequence::{SeqId, Sequence};
@@ -149,9 +150,21 @@ impl Manager {
         // Other blocks take these places, and the admission policy has not been asked about them.
         sequence.sighted = sequence.sighted.min(full as u32);
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
-        // Tokens that come in the place of a cut item are not that item.
+        // Tokens that come in the place of a cut item are not that item; those in the place of public ones are not
+        // public.
+        let boundary = if sequence.public > 0 { sequence.mm_items.pop() } else { None };
         sequence.mm_items.retain(|e| e.start < len);
         sequence.mm_items.iter_mut().for_each(|e| e.end = e.end.min(len));
+        if let Some(boundary) = boundary {
+            let size = self.options.block_size;
+            sequence.public = sequence.public.min(full as u32);
+            if sequence.public > 0 {
+                let start = sequence.public * size;
+                sequence.mm_items.push(MmItem { start, end: start + 1, ..boundary });
+            } else {
+                sequence.root = self.hasher.root(sequence.space());
+            }
+        }
         self.note_promised(seq);
         Ok(())
     }

@@ -86,7 +86,9 @@ impl Manager {
         let size = self.block_size() as usize;
         let most = if self.store.index().takes_keys() { wanted.keys.len() } else { wanted.limit };
         let limit = wanted.limit.min(most).min(sequence.len as usize / size);
-        if sequence.private || sequence.root != wanted.root {
+        // A public block that is being computed is its tenant's still.
+        let is_others = sequence.public > 0 && self.store.serves_another(sequence.meta.tenant);
+        if sequence.private || is_others || sequence.root != wanted.root {
             return None;
         }
         let same = self.same_rows(wanted, sequence, limit);

@@ -82,7 +82,9 @@ impl Manager {
         load: LoadTicket,
     ) -> Option<usize> {
         let size = self.block_size() as usize;
-        if sequence.private || sequence.root != wanted.root {
+        // A public block that is being computed is its tenant's still.
+        let is_others = sequence.public > 0 && self.store.serves_another(sequence.meta.tenant);
+        if sequence.private || is_others || sequence.root != wanted.root {
             return None;
         }
         let start = load.start as usize;

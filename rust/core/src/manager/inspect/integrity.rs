@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::manager::Manager;
 use crate::pool::{BlockId, NIL, State};
+use crate::tenants::Ledger;
 
 impl Manager {
     /// Recounts owners, states, tree, index, tables and the policy's state. O(blocks); for tests,
@@ -76,8 +77,12 @@ impl Manager {
                 ));
             }
             // Keys that a caller made may name blocks of others.
+            let public = self.pool().ledger().and_then(Ledger::public);
             let foreign = |&b: &BlockId| {
-                b != NIL && !s.came_as_keys() && self.pool().tenant(b) != s.meta.tenant
+                b != NIL
+                    && !s.came_as_keys()
+                    && self.pool().tenant(b) != s.meta.tenant
+                    && Some(self.pool().tenant(b)) != public
             };
             if let Some(block) = s.tables.iter().flatten().copied().find(foreign) {
                 let (tenant, other) = (s.meta.tenant, self.pool().tenant(block));
