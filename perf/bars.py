@@ -1,7 +1,7 @@
 """What foresight has to reach on the shipped traces, and whether it does: a table of bars.
 
 In engine mode beside every installed policy that an engine can run, as the record of `perf.zoo` has
-them, and beside the ten of the highest mean with the admission policies `second-use` and
+them, and beside the ten that lead on a trace with the admission policies `second-use` and
 `frequency`, replayed anew like foresight and lru. In timed mode beside lru.
 """
 
@@ -94,8 +94,8 @@ def replayed(trace: str, policies: Sequence[str], admissions: Sequence[str]) -> 
 def engine() -> dict[Place, dict[str, Rates]]:
     """The record, with foresight, lru and the pairs measured anew."""
     found = recorded()
-    pairs = leading(found)
-    for trace in CAPACITIES:
+    for trace, sizes in CAPACITIES.items():
+        pairs = leading({(trace, size): found[trace, size] for size in sizes})
         alone = replayed(trace, (BASELINE, OURS), (KEEP_ALL,))
         for cell in chain(alone, replayed(trace, pairs, ADMISSIONS)):
             late = cell.hit_tokens_last_half / max(cell.input_tokens_last_half, 1)
@@ -143,7 +143,9 @@ def of_hits(cells: Mapping[Place, Mapping[str, Rates]]) -> Iterator[Bar]:
         lag <= FAR,
         f"{lag:.2f} behind `{best}` in {named(place)}",
     )
-    means = {name: sum(rates) / len(rates) for name, rates in others.items()}
+    means = {
+        name: sum(rates) / len(cells) for name, rates in others.items() if len(rates) == len(cells)
+    }
     best = max(means, key=lambda name: means[name])
     ours = sum(of[OURS].whole for of in cells.values()) / len(cells)
     yield Bar(
