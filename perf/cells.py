@@ -7,6 +7,8 @@ CAPACITIES = {
     "synthetic": (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000),
     "agent": (2_000, 4_000, 8_000, 16_000, 32_000),
 }
+ADMISSIONS = ("second-use", "frequency")
+"""Admission policies that change hits on these traces, for pairs with an eviction policy."""
 
 
 def small(trace: str) -> tuple[int, ...]:

@@ -37,9 +37,10 @@ cold cache, in engine mode: full blocks of 512 tokens, and the last token of a p
 computed. `python -m perf.zoo --libcachesim PYTHON` (a Python that imports libcachesim) writes this
 page from what `kvframe bench run --policy all --trace TRACE --capacity LIST` measures; the figures
 behind it are in `perf/results` ({date}, kvframe {kvframe}). All options are at their defaults.
-[policies.md](policies.md) says what each policy does, and
-[default-policy.md](../explanation/default-policy.md) how `foresight` works. Compare figures within
-a column. Policies that need what these traces lack (sessions in two of the three, priorities,
+[policies.md](policies.md) says what each policy does,
+[default-policy.md](../explanation/default-policy.md) how `foresight` works, and
+[served.md](served.md) what they are worth to users of a simulated server. Compare figures within a
+column. Policies that need what these traces lack (sessions in two of the three, priorities,
 agent graphs) show only what they do without it.
 
 Two objectives are shown: hit tokens, and compute saved, which are the hit tokens weighted by what
