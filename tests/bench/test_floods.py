@@ -18,6 +18,7 @@ FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
 BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy"
 POLICIES = "lru", "s3-fifo", "gdsf"
 SEEDS = range(1, 6 if ALL else 2)
+SECONDS = 600 if ALL else 100
 
 
 def rows(seconds: float, greedy_ms: float, seed: int = 1) -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def flooded(
     bench: Command, folder: Path, seed: int, policies: Sequence[str], *more: str
 ) -> dict[str, Flooded]:
     """By policy."""
-    lines = [msgspec.json.encode(row).decode() for row in rows(100, 60, seed)]
+    lines = [msgspec.json.encode(row).decode() for row in rows(SECONDS, 60, seed)]
     (folder / "greedy.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "floors.toml").write_text(FLOORS)
     asked = ("--trace", "greedy.jsonl", *BLOCKS, ",".join(policies), "--flood", "a=4", *more)

@@ -32,7 +32,7 @@ class Watch:
     Attributes:
         twice: Ask for each decision twice and use the second answer.
         spoil: Overwrite each array after the call that it was made for.
-        copies: Tell it that others hold blocks too, which in a manager alone nobody says.
+        copies: Tell it that others hold blocks too, which a manager alone is never told.
         spent: Nanoseconds of each decision, the events before it included.
     """
 

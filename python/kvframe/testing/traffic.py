@@ -39,7 +39,7 @@ class Traffic:
         manager: Strict (``on_error = "raise"``), its event log on.
         seed: Of the random choices.
         upheaval: Whether the calls include resets of the cache and resizes of the pool.
-        tenants: Whose the requests are, each of one or of nobody.
+        tenants: Whose the requests are, each of one of them or of none.
     """
 
     def __init__(
