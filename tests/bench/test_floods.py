@@ -17,7 +17,7 @@ from .conftest import Command
 FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
 BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy"
 POLICIES = "lru", "s3-fifo", "gdsf"
-SEEDS = range(1, 6 if ALL else 2)
+SEEDS = range(1, 4 if ALL else 2)
 SECONDS = 600 if ALL else 100
 
 
