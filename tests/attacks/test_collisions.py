@@ -8,6 +8,8 @@ tests/isolation/test_built_collisions.py.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ PRIMES = 11400714785074694791, 14029467366897019727, 2870177450012600261
 """Of xxHash, as CPython's tuplehash has them (Objects/tupleobject.c)."""
 
 
+@cache
 def colliding() -> tuple[list[int], list[int]]:
     """Two pairs of tokens after which the hash of a tuple is the same, whatever follows them.
 
