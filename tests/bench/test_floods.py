@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+from ..amounts import ALL
 from .conftest import Command
 
 FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
-BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy", "lru"
+BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy"
+POLICIES = "lru", "s3-fifo", "gdsf"
+SEEDS = range(1, 4 if ALL else 2)
 
 
-def rows(seconds: float, greedy_ms: float) -> list[dict[str, Any]]:
+def rows(seconds: float, greedy_ms: float, seed: int = 1) -> list[dict[str, Any]]:
     """Requests of ``b``, every 1.5 s one of four prompts with an end of its own, and those of
     ``a``, which is greedy: long prompts, more than the server can do.
     """
-    draw, fresh, made = random.Random(1), 10**6, []
+    draw, fresh, made = random.Random(seed), 10**6, []
     for name, gap, heads, head, ends, answer in (
         ("b", 1500.0, 4, 125, (5, 30), (20, 120)),
         ("a", greedy_ms, 40, 200, (50, 200), (50, 300)),
@@ -37,27 +41,48 @@ def rows(seconds: float, greedy_ms: float) -> list[dict[str, Any]]:
     return sorted(made, key=lambda row: row["timestamp"])
 
 
-def parts(bench: Command, folder: Path, *more: str) -> list[tuple[float, float]]:
-    """Hit rate and P99 TTFT of ``b``, beside one greedy client and beside four."""
-    lines = [msgspec.json.encode(row).decode() for row in rows(100, 60)]
+class Flooded(NamedTuple):
+    """What ``b`` has, beside one greedy client and beside four."""
+
+    hits: tuple[float, float]
+    p99: tuple[float, float]
+
+
+def flooded(
+    bench: Command, folder: Path, seed: int, policies: Sequence[str], *more: str
+) -> dict[str, Flooded]:
+    """By policy."""
+    lines = [msgspec.json.encode(row).decode() for row in rows(100, 60, seed)]
     (folder / "greedy.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "floors.toml").write_text(FLOORS)
-    asked = ("--trace", "greedy.jsonl", *BLOCKS, "--flood", "a=4", "--format", "json")
-    done = json.loads(bench("serve", *asked, *more).stdout)
+    asked = ("--trace", "greedy.jsonl", *BLOCKS, ",".join(policies), "--flood", "a=4", *more)
+    done = json.loads(bench("serve", *asked, "--format", "json").stdout)
     own = [c for c in done["by_class"] if c["part"] == "b" and c["time_factor"] == 1.0]
-    return [(cell["token_hit_rate"], cell["ttft_p99"]) for cell in own]
+    found = {}
+    for policy in policies:
+        one, four = (cell for cell in own if cell["policy"] == policy)
+        hits = one["token_hit_rate"], four["token_hit_rate"]
+        found[policy] = Flooded(hits, (one["ttft_p99"], four["ttft_p99"]))
+    return found
 
 
 @pytest.mark.slow
 def test_a_floor_keeps_the_hits_and_a_share_keeps_the_time(bench: Command, tmp_path: Path) -> None:
-    (hits, p99), (flooded_hits, flooded_p99) = parts(
-        bench, tmp_path, "--config", "floors.toml", "--class-share", "a=0.1"
-    )
-    assert flooded_hits == hits > 0.8
-    assert flooded_p99 <= 1.05 * p99
-    without = parts(bench, tmp_path)
-    assert without[1][0] < hits - 0.3
-    assert without[1][1] > 100 * p99
+    """P99 of one run is that of a handful of requests, and moves either way: it is the mean over
+    runs that stays within 5 %.
+    """
+    asked, grown = ("--config", "floors.toml", "--class-share", "a=0.1"), []
+    for seed in SEEDS:
+        kept = flooded(bench, tmp_path, seed, POLICIES, *asked)
+        for policy, (hits, p99) in kept.items():
+            print(f"seed {seed}, {policy}: hits {hits}, P99 {p99[0]:.4f} {p99[1]:.4f} s")
+            assert hits[1] == hits[0] > 0.8
+            grown.append(p99[1] / p99[0])
+    assert sum(grown) / len(grown) <= 1.05
+    assert max(grown) <= 1.2
+    hits, p99 = flooded(bench, tmp_path, SEEDS[-1], POLICIES[:1])["lru"]
+    assert hits[1] < kept["lru"].hits[0] - 0.3
+    assert p99[1] > 100 * kept["lru"].p99[0]
 
 
 @pytest.mark.parametrize(("amount", "share"), [("floor", "0.25"), ("quota", "0.25")])
@@ -81,7 +106,7 @@ def test_a_floor_that_no_request_claims_is_told(bench: Command, tmp_path: Path) 
     lines = [msgspec.json.encode(row).decode() for row in rows(10, 1000)]
     (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "gold.toml").write_text(f'{FLOORS}[[tenants]]\nname = "gold"\nfloor = 900\n')
-    asked = ("--trace", "greedy.jsonl", *BLOCKS, "--config", "gold.toml")
+    asked = ("--trace", "greedy.jsonl", *BLOCKS, "lru", "--config", "gold.toml")
     unused = "no request of greedy.jsonl is of tenant gold: 900 blocks of its floor stay unused."
     served = bench("serve", *asked).stdout
     assert unused in served
@@ -99,6 +124,6 @@ def test_a_share_is_of_a_class_that_there_is(bench: Command, tmp_path: Path) -> 
         ("a=0", "must be a share above 0, up to 1"),
         ("a=x", "must be a share above 0, up to 1"),
     ):
-        done = bench("serve", "--trace", "greedy.jsonl", *BLOCKS, "--class-share", value)
+        done = bench("serve", "--trace", "greedy.jsonl", *BLOCKS, "lru", "--class-share", value)
         assert done.returncode == 2
         assert told in done.stderr

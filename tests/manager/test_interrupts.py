@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from kvframe import KVCacheManager
@@ -101,3 +102,25 @@ def test_an_interrupt_over_a_tier_comes_before_anything_is_done() -> None:
     tier.acquire(["1"])
     assert tier.evictable == len(tier) - 1
     tier.check_integrity()
+
+
+class Once:
+    """Token ids whose first reading is interrupted."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error: type[BaseException] | None = error
+
+    def __array__(self, *_: Any, **__: Any) -> npt.NDArray[np.uint32]:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return np.arange(9, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_a_prompt_is_read_is_no_wrong_prompt(error: type[BaseException]) -> None:
+    kv = manager()
+    for call in (kv.allocate, kv.lookup, kv.blocks.hash_blocks):
+        with pytest.raises(error):
+            call(Once(error))  # type: ignore[arg-type]
+    assert kv.counts().referenced == 0

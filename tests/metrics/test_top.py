@@ -53,6 +53,9 @@ WORDS = (
     "never_seen",
     "tiers",
     "host",
+    "lost to others",
+    "(others)",
+    "tenants in tiers",
 )
 
 

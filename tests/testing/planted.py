@@ -305,6 +305,26 @@ class ArgPartition(Names):
         super().victims(n, eligible, out)
 
 
+class NoTenants(Lru):
+    """Takes all for one, until the column says otherwise."""
+
+    columns = ("tenant", "last_use")
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        whose = candidates["tenant"].tolist()
+        out[:] = [{0: last}[one] for one, last in zip(whose, candidates["last_use"], strict=True)]
+
+
+class NoCopies(Lru):
+    """Knows of no other engine."""
+
+    columns = ("copies", "last_use")
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        copies = candidates["copies"].tolist()
+        out[:] = [[last][one] for one, last in zip(copies, candidates["last_use"], strict=True)]
+
+
 class Slow(Lru):
     def score(self, candidates: Candidates, out: Any) -> None:
         for i in range(len(out)):
@@ -349,6 +369,8 @@ def cases() -> Iterator[tuple[str, EvictionPolicy, str, str]]:
     yield case(Warns, "answers", "score warned: invalid value")
     yield case(EventRaises, "answers", "hit raised LookupError: lost my books")
     yield case(ArgPartition, "answers", "victims raised ValueError: kth(=")
+    yield case(NoTenants, "answers", "with tenants, and copies that others hold: score raised KeyE")
+    yield case(NoCopies, "answers", "that others hold: score raised IndexError")
     yield case(TooFew, "answers", "victims named 0 of 1 blocks")
     yield case(NamesTwice, "answers", "twice")
     yield case(Pinned, "eligible", "which was not offered")

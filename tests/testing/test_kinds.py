@@ -64,6 +64,13 @@ class Dice(BatchedAdmission):
         out[:] = [random.random() < 0.5 for _ in out]
 
 
+class NoTenants(BatchedAdmission):
+    columns = ("tenant",)
+
+    def admit(self, blocks: Any, tier: str, out: Any) -> None:
+        out[:] = [{0: 1}[whose] for whose in blocks["tenant"].tolist()]
+
+
 class Unset(BatchedAdmission):
     def admit(self, blocks: Any, tier: str, out: Any) -> None:
         pass
@@ -83,6 +90,7 @@ PLANTED = [
     (admission(lambda: 1 // 0), "options", "ZeroDivisionError"),
     (admission(object), "options", "not a kvframe.policies.BatchedAdmission"),
     (admission(Raises), "answers", "ValueError: no idea"),
+    (admission(NoTenants), "answers", "with tenants: "),
     (admission(Unset), "answers", "is unset"),
     (admission(Dice), "deterministic", "three equal runs gave"),
     (prefix(Liar), "answers", "it named blocks that do not hold the prompt's prefix"),

@@ -129,7 +129,14 @@ def page(now: Scrape, before: Scrape | None = None) -> RenderableType:
     parts: list[RenderableType] = [_head(now), _usage(now), _hits(now, before)]
     parts += [
         table
-        for table in (_held(now), _tenants(now), _ends(now), _tiers(now), _shadows(now))
+        for table in (
+            _held(now),
+            _tenants(now),
+            _ends(now),
+            _tiers(now),
+            _tenants_in_tiers(now),
+            _shadows(now),
+        )
         if table.row_count
     ]
     return Group(*parts)
@@ -253,6 +260,19 @@ def _tiers(now: Scrape) -> Table:
             )
         )
         table.add_row(_text(tier), *map(_number, states), *map(_number, moved))
+    return table
+
+
+def _tenants_in_tiers(now: Scrape) -> Table:
+    table = Table(title="tenants in tiers", title_justify="left", box=None, padding=(0, 2))
+    for name in ("tier", "tenant", "owned", "cached", "floor", "lost to others"):
+        text = name in ("tier", "tenant")
+        table.add_column(name, header_style="dim", justify="left" if text else "right")
+    for (tier, tenant), floor in now.by("tier_tenant_floor_pages", "tier", "tenant").items():
+        of = {"tier": tier, "tenant": tenant}
+        states = [now.value("tier_tenant_pages", state=s, **of) for s in ("owned", "cached")]
+        lost = now.value("tier_tenant_evictions_total", sake="others", **of)
+        table.add_row(_text(tier), _text(tenant), *map(_number, (*states, floor, lost)))
     return table
 
 

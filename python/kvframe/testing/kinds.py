@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kvframe.config import AdmissionConfig, CacheConfig, Config, PrefixConfig
+from kvframe.config import AdmissionConfig, CacheConfig, Config, PrefixConfig, TenantConfig
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.registry import Loaded, Registry
 from kvframe.registry.descriptors import AdmissionPolicy, Descriptor, PrefixMatcher
 from kvframe.testing.report import Conformance, PromiseError, Report, judged
-from kvframe.testing.subject import table_of
+from kvframe.testing.subject import TENANTS, table_of
 from kvframe.testing.traffic import Traffic
 
 PROMISES_OF_KINDS: Mapping[str, str] = {
@@ -26,7 +26,7 @@ PROMISES_OF_KINDS: Mapping[str, str] = {
 SIZES = (6, 12, 40)
 CALLS = 250
 
-Make = Callable[[int], KVCacheManager]
+Make = Callable[..., KVCacheManager]
 
 
 Trialled = AdmissionPolicy | PrefixMatcher | Loaded[AdmissionPolicy] | Loaded[PrefixMatcher]
@@ -54,6 +54,7 @@ def check_kind(policy: Trialled, options: Mapping[str, Any] | None = None) -> Re
     trials: list[tuple[str, Callable[[], object]]] = [
         ("options", lambda: make(8)),
         ("answers", lambda: [Traffic(make(size), size).run(CALLS) for size in SIZES]),
+        ("answers", lambda: _tenants(make)),
         ("eligible", lambda: [Traffic(make(size), 99).run(CALLS) for size in SIZES]),
         ("deterministic", lambda: _deterministic(make)),
         ("pools", lambda: [Traffic(make(n), n, upheaval=True).run(CALLS) for n in (1, 2, 9)]),
@@ -71,6 +72,15 @@ def check_kind(policy: Trialled, options: Mapping[str, Any] | None = None) -> Re
     return Report(policy.name, origin, judged(PROMISES_OF_KINDS, passed, failed))
 
 
+def _tenants(make: Make) -> None:
+    for size in SIZES:
+        traffic = Traffic(make(size, TENANTS), size, tenants=[one.name for one in TENANTS])
+        try:
+            traffic.run(CALLS)
+        except PromiseError as fault:
+            raise PromiseError(fault.promise, f"with tenants: {fault}") from fault
+
+
 def _deterministic(make: Make) -> None:
     logs = {Traffic(make(12), 5).run(CALLS) for _ in range(3)}
     if len(logs) > 1:
@@ -84,14 +94,14 @@ def _maker(policy: AdmissionPolicy | PrefixMatcher, options: dict[str, Any]) -> 
         )
     name = policy.name
 
-    def make(blocks: int) -> KVCacheManager:
+    def make(blocks: int, tenants: Sequence[TenantConfig] = ()) -> KVCacheManager:
         cache = CacheConfig(block_size=4, capacity=blocks, event_log=True)
         if isinstance(policy, AdmissionPolicy):
             gate = AdmissionConfig(policy=name, on_error="raise", options=options)
-            config = Config(cache=cache, admission=gate)
+            config = Config(cache=cache, admission=gate, tenants=[*tenants])
         else:
             matcher = PrefixConfig(policy=name, on_error="raise", options=options)
-            config = Config(cache=cache, prefix=matcher)
+            config = Config(cache=cache, prefix=matcher, tenants=[*tenants])
         try:
             return KVCacheManager(config.resolve(_Knows(policy)))
         except KVFrameError as error:

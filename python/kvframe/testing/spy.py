@@ -20,6 +20,7 @@ from kvframe.testing.report import PromiseError
 Array = npt.NDArray[Any]
 
 _EVENTS = ("insert", "insert_keyed", "on_miss", "hit", "acquire", "release", "remove")
+_COPIES = 3
 _JUNK = 0x5A
 """What arrays are filled with once the call that they were made for is over."""
 
@@ -31,11 +32,13 @@ class Watch:
     Attributes:
         twice: Ask for each decision twice and use the second answer.
         spoil: Overwrite each array after the call that it was made for.
+        copies: Tell it that others hold blocks too, which a manager alone is never told.
         spent: Nanoseconds of each decision, the events before it included.
     """
 
     twice: bool = False
     spoil: bool = False
+    copies: bool = False
     spent: list[int] = field(default_factory=list)
 
 
@@ -107,7 +110,8 @@ class _Spy:
             self._spoil(own)
 
     def _ask(self, verb: str, offer: Candidates, out: Array, *n: int) -> None:
-        columns = {name: offer[name].copy() for name in self._columns}
+        shown = {name: self._shown(name, offer) for name in self._columns}
+        columns = {name: array.copy() for name, array in shown.items()}
         mine = Candidates(offer.now, offer.block_size, columns, offer.time, offer.found)
         shape, dtype = out.shape, out.dtype
         with warnings.catch_warnings(record=True) as told:
@@ -116,7 +120,8 @@ class _Spy:
             try:
                 answer = getattr(self.policy, verb)(*n, mine, out)
             except KeyError as error:
-                if error.args and error.args[0] not in columns:
+                name = error.args[0] if error.args else None
+                if isinstance(name, str) and name not in columns:
                     raise PromiseError(
                         "columns", f"{verb} reads {error}, which it does not name"
                     ) from error
@@ -136,7 +141,12 @@ class _Spy:
         if out.shape != shape or out.dtype != dtype:
             raise PromiseError("inputs", f"{verb} changed the type or the shape of out")
         for name, given in columns.items():
-            self._after(verb, f'candidates["{name}"]', offer[name], given)
+            self._after(verb, f'candidates["{name}"]', shown[name], given)
+
+    def _shown(self, name: str, offer: Candidates) -> Array:
+        if name == "copies" and self.watch.copies:
+            return (offer["block"] % _COPIES).astype(offer[name].dtype)
+        return offer[name]
 
     def _after(self, verb: str, name: str, was: Array, given: Array) -> None:
         if was.shape != given.shape or was.dtype != given.dtype or not np.array_equal(was, given):

@@ -11,7 +11,14 @@ import msgspec
 from msgspec import structs
 
 from kvframe.arguments import shown
-from kvframe.config import CacheConfig, Config, EvictionConfig, ObserveConfig, Resolved
+from kvframe.config import (
+    CacheConfig,
+    Config,
+    EvictionConfig,
+    ObserveConfig,
+    Resolved,
+    TenantConfig,
+)
 from kvframe.errors import KVFrameError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.policies import BatchedEviction
@@ -20,6 +27,9 @@ from kvframe.registry.descriptors import Descriptor, EvictionPolicy
 from kvframe.registry.raised import one_line
 from kvframe.testing.report import PromiseError
 from kvframe.testing.spy import Watch, spied
+
+TENANTS = [TenantConfig(name="a", floor=0.2), TenantConfig(name="b", quota=0.5)]
+"""Those of a trial with tenants."""
 
 
 def table_of(options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -102,8 +112,11 @@ class Subject:
         window: int | None = None,
         watch: Watch | None = None,
         index: Literal["hash", "radix"] = "hash",
+        tenants: bool = False,
     ) -> KVCacheManager:
         """A manager of ``blocks`` blocks; ``watch`` puts a spy before a batched policy.
+
+        ``tenants``: with `TENANTS`.
 
         Raises:
             PromiseError: The policy cannot be made.
@@ -116,7 +129,8 @@ class Subject:
             known.config.cache, block_size=block_size, capacity=blocks, index=index
         )
         eviction = structs.replace(known.config.eviction, window=window)
-        config = structs.replace(known.config, cache=cache, eviction=eviction)
+        shares = TENANTS if tenants else []
+        config = structs.replace(known.config, cache=cache, eviction=eviction, tenants=shares)
         try:
             return KVCacheManager(
                 replace(

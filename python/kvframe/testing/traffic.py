@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -39,15 +39,24 @@ class Traffic:
         manager: Strict (``on_error = "raise"``), its event log on.
         seed: Of the random choices.
         upheaval: Whether the calls include resets of the cache and resizes of the pool.
+        tenants: Whose the requests are, each of one of them or of none.
     """
 
-    def __init__(self, manager: KVCacheManager, seed: int, *, upheaval: bool = False) -> None:
+    def __init__(
+        self,
+        manager: KVCacheManager,
+        seed: int,
+        *,
+        upheaval: bool = False,
+        tenants: Sequence[str] = (),
+    ) -> None:
         self.manager = manager
         self.books = Books()
         self._dice = random.Random(seed)
         self._digest = hashlib.sha256()
         # Dice of their own, so that a seed goes on making the same calls.
         self._pauses, self._hints = random.Random(seed), random.Random(seed)
+        self._tenants, self._whose = ["", *tenants], random.Random(seed)
         self._calls = self._now = 0
         self._running: dict[int, Tokens] = {}
         self._pins: list[tuple[Pin, list[int]]] = []
@@ -137,6 +146,7 @@ class Traffic:
         blocks = len(prompt) // self.manager.block_size
         grant = self.manager.allocate(
             prompt,
+            tenant=self._whose.choice(self._tenants),
             session=session,
             turn=turn,
             request_class=request_class,
@@ -176,7 +186,7 @@ class Traffic:
 
     def _pin(self) -> None:
         prompt = self._prompt()
-        pin = self.manager.pins.pin(prompt)
+        pin = self.manager.pins.pin(prompt, tenant=self._whose.choice(self._tenants))
         if pin is not None:
             self._pins.append((pin, [pin.block]))
 

@@ -10,7 +10,7 @@ from kvframe.policies.columns import wrong_columns
 from kvframe.testing.report import PromiseError
 from kvframe.testing.schema import check_schema, limits
 from kvframe.testing.spy import Watch
-from kvframe.testing.subject import Subject
+from kvframe.testing.subject import TENANTS, Subject
 from kvframe.testing.traffic import Traffic
 
 PROMISES: Mapping[str, str] = {
@@ -67,6 +67,13 @@ def _columns(subject: Subject) -> None:
 def _answers(subject: Subject) -> None:
     for seed, blocks in enumerate(SIZES):
         _run(subject, blocks, seed)
+    for seed, blocks in enumerate(SIZES):
+        manager = subject.manager(blocks, watch=Watch(copies=True), tenants=True)
+        try:
+            Traffic(manager, seed, tenants=[one.name for one in TENANTS]).run(CALLS)
+        except PromiseError as fault:
+            told = f"with tenants, and copies that others hold: {fault}"
+            raise PromiseError(fault.promise, told) from fault
 
 
 def _eligible(subject: Subject) -> None:

@@ -6,7 +6,7 @@ use numpy::{
     Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray1,
     PyReadwriteArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -101,8 +101,11 @@ fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// any dtype. `None` for anything else.
 fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     let py = value.py();
-    let Ok(array) = as_array(value) else {
-        return Ok(None);
+    let array = match as_array(value) {
+        Ok(array) => array,
+        // What is no error of the argument's, an interrupt say, is the caller's to hear.
+        Err(error) if error.is_instance_of::<PyException>(py) => return Ok(None),
+        Err(error) => return Err(error),
     };
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
         return Ok(None);

@@ -1,0 +1,3 @@
+"""The simulated server, by its command."""
+
+from ..bench.conftest import bench as bench
