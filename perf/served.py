@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,13 +159,31 @@ def beside(plan: ServerPlan, done: Sequence[Simulated]) -> tuple[Intervals, Inte
     )
 
 
-def served(traces: Sequence[str], names: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each cell, as soon as it is finished."""
-    for trace in traces:
-        for capacity in CAPACITIES[trace]:
-            for load in LOADS:
-                yield measured(cells(trace, capacity, load, names))
+def served(
+    traces: Sequence[str], names: Sequence[str], processes: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each cell, as soon as it and those before it are finished."""
+    places = [
+        (trace, capacity, load)
+        for trace in traces
+        for capacity in CAPACITIES[trace]
+        for load in LOADS
+    ]
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = [pool.submit(_measured_at, *place, names) for place in places]
+        try:
+            for (trace, capacity, load), one in zip(places, waiting, strict=True):
+                yield one.result()
                 print(f"{trace}, {capacity:,} blocks, load {load}: done", file=sys.stderr)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _measured_at(
+    trace: str, capacity: int, load: str, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    return measured(cells(trace, capacity, load, names))
 
 
 def last_record() -> Mapping[str, Any]:
@@ -184,6 +204,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.served", description=__doc__)
     parser.add_argument("--trace", choices=CAPACITIES, help="one alone")
     parser.add_argument("--leading", action="store_true", help="ten policies, of the highest hits")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--save", action="store_true", help="keep the record, write the page")
     parser.add_argument("--page", action="store_true", help="only write the page anew")
     asked = parser.parse_args()
@@ -195,7 +216,7 @@ def main() -> int:
     complete = asked.trace is None
     traces = [asked.trace] if asked.trace else list(CAPACITIES)
     try:
-        for cell in served(traces, policies(asked.leading)):
+        for cell in served(traces, policies(asked.leading), asked.processes):
             rows += cell
     except KeyboardInterrupt:
         complete = False
