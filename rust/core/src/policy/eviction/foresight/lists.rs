@@ -38,10 +38,12 @@ const PLACE: u32 = 48;
 const FOUND: u64 = 1 << 50;
 const COUNTED: u64 = 1 << 51;
 const BAND: u32 = 56;
+const IN_CLASS: u64 = (ROOM as u64 - 1) << CLASS;
 const IN_BAND: u64 = 0xff << BAND;
+const IN_PLACE: u64 = 3 << PLACE;
 const LISTED: u64 = (Place::Listed as u64) << PLACE;
 /// Where a block stands: its place, and the band of its list.
-const STANDS: u64 = IN_BAND | 3 << PLACE;
+const STANDS: u64 = IN_BAND | IN_PLACE;
 
 /// When blocks were used last, their class and how often they were used, as it stands in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +82,6 @@ impl History {
 }
 
 impl Column {
-    /// One that became findable; `counted`: its waits are.
-    #[inline]
-    pub fn new(history: History, counted: bool) -> Self {
-        Self { word: history.0 | if counted { COUNTED } else { 0 }, ..EMPTY }
-    }
-
     #[inline]
     pub fn history(&self) -> History {
         History::of_word(self.word)
@@ -121,7 +117,7 @@ impl Column {
 
     #[inline]
     fn set_place(&mut self, place: Place) {
-        self.word = (self.word & !(3 << PLACE)) | ((place as u64) << PLACE);
+        self.word = (self.word & !IN_PLACE) | ((place as u64) << PLACE);
     }
 
     /// It stands in a list of the band of this priority.
@@ -180,29 +176,32 @@ impl Lists {
         }
     }
 
-    /// What is known of `block` from now on; it has an owner.
+    /// What is known of `block` from now on; it has an owner. `counted`: its waits are.
     #[inline]
-    pub fn enter(&mut self, block: BlockId, column: Column) {
-        self.columns[block as usize] = column;
+    pub fn enter(&mut self, block: BlockId, history: History, counted: bool) {
+        self.columns[block as usize].word = history.0 | u64::from(counted) << COUNTED.ilog2();
     }
 
-    /// An allocation found those at the front of `blocks` that have the history `before`: the history of each
-    /// from now on. How many they are, and of how many the waits are counted.
+    /// An allocation found those at the front of `blocks` that have the history `before`, as the first has: the
+    /// history of each from now on. How many they are, and of how many the waits are counted.
     #[inline]
     pub fn find(&mut self, blocks: &[BlockId], before: History, history: History) -> (usize, u32) {
-        let (mut n, mut counted) = (0, 0);
+        let (change, mut n, mut counted) = (before.0 ^ history.0, 0, 0);
+        let columns = &mut self.columns[..];
         for &block in blocks {
-            let column = &mut self.columns[block as usize];
-            if column.history() != before {
+            let word = &mut columns[block as usize].word;
+            if *word & (History::ALL | LISTED) != before.0 {
                 break;
             }
             n += 1;
-            counted += u32::from(column.is_counted());
-            if column.place() == Place::Listed {
-                self.find_listed(block, history);
-                continue;
-            }
-            column.word = (column.word & !History::ALL) | history.0 | FOUND;
+            counted += u32::from(*word & COUNTED > 0);
+            *word = (*word ^ change) | FOUND;
+        }
+        if n == 0
+            && let Some(&block) = blocks.first()
+        {
+            self.find_listed(block, history);
+            return (1, u32::from(self.column(block).is_counted()));
         }
         (n, counted)
     }
@@ -247,29 +246,41 @@ impl Lists {
     /// Puts `blocks`, in the order of their prefix, last in the lists of their classes, the last of them
     /// first.
     pub fn join_all(&mut self, blocks: &[BlockId], pool: &Pool) {
-        let banded = pool.has_priorities();
-        let priority = |block| if banded { pool.priority(block) } else { DEFAULT_PRIORITY };
+        if pool.has_priorities() {
+            let alike = |&a: &BlockId, &b: &BlockId| pool.priority(a) == pool.priority(b);
+            for blocks in blocks.chunk_by(alike).rev() {
+                self.join_band(blocks, pool.priority(blocks[0]));
+            }
+        } else {
+            self.join_band(blocks, DEFAULT_PRIORITY);
+        }
+    }
+
+    /// The same of blocks of one priority.
+    fn join_band(&mut self, blocks: &[BlockId], priority: u8) {
+        let stands = u64::from(priority) << BAND | LISTED;
         let mut rest = blocks.iter().rev().copied();
         let mut next = rest.next();
         while let Some(first) = next {
-            let (band, class) = (priority(first), self.columns[first as usize].class());
-            let end = self.last((class, band));
+            let kind = self.columns[first as usize].word;
+            let list = (self.columns[first as usize].class(), priority);
+            let end = self.last(list);
             let columns = &mut self.columns[..];
-            let stands = u64::from(band) << BAND | LISTED;
-            let (mut before, mut last) = (end, first);
+            let mut before = end;
             while let Some(block) = next {
                 let column = &mut columns[block as usize];
-                if column.class() != class || priority(block) != band {
+                let word = column.word;
+                if (word ^ kind) & IN_CLASS != 0 {
                     break;
                 }
                 // The one after it is of the same list, mostly.
                 next = rest.next();
-                (column.before, column.after) = (before, next.unwrap_or(NIL));
-                column.word = (column.word & !STANDS) | stands;
-                (before, last) = (block, block);
+                let after = next.unwrap_or(NIL);
+                *column = Column { before, after, word: (word & !STANDS) | stands };
+                before = block;
             }
-            columns[last as usize].after = NIL;
-            self.end_at((class, band), end, first, last);
+            columns[before as usize].after = NIL;
+            self.end_at(list, end, first, before);
         }
     }
 
@@ -353,28 +364,31 @@ impl Lists {
     /// follows a `leaf`.
     #[inline]
     pub fn evict(&mut self, block: BlockId, leaf: impl FnOnce(BlockId) -> bool) -> Column {
-        let column = &mut self.columns[block as usize];
+        let columns = &mut self.columns[..];
+        let column = &mut columns[block as usize];
         let known = *column;
-        if known.place() != Place::Listed || known.before != NIL {
+        if known.word & IN_PLACE != LISTED || known.before != NIL {
             self.leave(block);
             return known;
         }
-        column.set_place(Place::Out);
-        let (after, history, priority) = (known.after, known.history(), known.band());
-        let class = history.class();
+        column.word = known.word & !IN_PLACE;
+        let (after, class) = (known.after, known.class());
         // Mostly the block that it followed.
-        let alike = self.columns.get_mut(after as usize).is_some_and(|next| {
+        let alike = columns.get_mut(after as usize).is_some_and(|next| {
             next.before = NIL;
-            next.history().time() == history.time() && leaf(after)
+            (next.word ^ known.word) & LATEST == 0 && leaf(after)
         });
-        let band = self.band(priority);
-        let list = &mut band.lists[slot(class)];
+        let band = self.band(known.band());
+        let (list, bit) = (&mut band.lists[slot(class)], 1 << class);
         list.first = after;
-        band.changed |= u64::from(!alike) << class;
-        band.alike |= u64::from(alike) << class;
-        if after == NIL {
-            list.last = NIL;
-            band.filled &= !(1 << class);
+        if alike {
+            band.alike |= bit;
+        } else {
+            band.changed |= bit;
+            if after == NIL {
+                list.last = NIL;
+                band.filled &= !bit;
+            }
         }
         known
     }
@@ -394,23 +408,28 @@ impl Lists {
 
     /// Takes `blocks`, in the order of their prefix, out of their lists: those that stand in a row at once.
     pub fn leave_all(&mut self, blocks: &[BlockId]) {
-        let mut rest = blocks;
-        while let Some(&root) = rest.first() {
+        let mut rest = blocks.iter().copied();
+        let mut next = rest.next();
+        while let Some(root) = next {
+            next = rest.next();
             let columns = &mut self.columns[..];
-            if columns[root as usize].place() != Place::Listed {
-                columns[root as usize].set_place(Place::Out);
-                rest = &rest[1..];
+            let root = &mut columns[root as usize];
+            let Column { mut before, after, .. } = *root;
+            let (place, class, band) = (root.place(), root.class(), root.band());
+            root.set_place(Place::Out);
+            if place != Place::Listed {
                 continue;
             }
-            let in_row = |pair: &&[BlockId]| columns[pair[0] as usize].before == pair[1];
-            let row = 1 + rest.windows(2).take_while(in_row).count();
-            let (row, left) = rest.split_at(row);
-            for &block in row {
-                columns[block as usize].set_place(Place::Out);
+            // None but the last stands before NIL.
+            while let Some(block) = next
+                && block == before
+            {
+                let column = &mut columns[block as usize];
+                column.word &= !IN_PLACE;
+                before = column.before;
+                next = rest.next();
             }
-            let (leaf, root) = (columns[row[row.len() - 1] as usize], columns[root as usize]);
-            self.close(leaf.before, root.after, root.class(), root.band());
-            rest = left;
+            self.close(before, after, class, band);
         }
     }
 
@@ -458,13 +477,10 @@ impl Lists {
         let band = self.bands.get_mut(at)?;
         let list = &mut band.lists[class % ROOM];
         let mut block = list.first;
-        while block != NIL {
-            // A caller that counts an owner for a while knows that it is named nevertheless.
-            let leaf = pool.children(block) == 0 && chains.is_end(block);
-            if leaf || pool.state(block) != State::Cached {
-                break;
-            }
-            let column = &mut self.columns[block as usize];
+        let columns = &mut self.columns[..];
+        // A caller that counts an owner for a while knows that it is named nevertheless.
+        while block != NIL && (pool.is_inner(block) || chains.is_inner(block, pool)) {
+            let column = &mut columns[block as usize];
             column.set_place(Place::Parked);
             block = column.after;
         }

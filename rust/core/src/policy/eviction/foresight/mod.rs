@@ -34,11 +34,11 @@ mod rival;
 use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
 use chains::Chains;
-use departed::Departures;
+use departed::{Departure, Departures};
 use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
-use lists::{Column, History, LATEST, Lists};
+use lists::{History, LATEST, Lists};
 use rival::Rival;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
@@ -138,6 +138,14 @@ struct Wait {
     time: u64,
 }
 
+/// Blocks that become findable and are told apart by their place alone: what they were if they are used again,
+/// where the next class by depth begins, and what they are now.
+struct Run {
+    history: Option<History>,
+    until: u32,
+    word: History,
+}
+
 /// Departed blocks of one history that are used again, and how many of their waits are counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Back {
@@ -187,9 +195,13 @@ fn log(n: u8, most: usize) -> usize {
     if n == 0 { 0 } else { (n.ilog2() as usize + 1).min(most - 1) }
 }
 
-/// Below 1,024, 4,096, 16,384 tokens and more as 0, 1, 2, 3, up to `most` − 1.
-fn log4(tokens: u64, most: usize) -> usize {
-    (tokens >> 10).checked_ilog2().map_or(0, |octave| (octave as usize / 2 + 1).min(most - 1))
+/// The first block behind 1,024, behind 4,096 and behind 16,384 tokens of blocks with so many; [`NIL`] for
+/// each that the first `most` classes by depth do not need.
+fn depths(block_size: u32, most: usize) -> [u32; DEPTHS - 1] {
+    std::array::from_fn(|class| match block_size {
+        1.. if class + 1 < most => (1024_u32 << (2 * class)).div_ceil(block_size),
+        _ => NIL,
+    })
 }
 
 impl History {
@@ -285,11 +297,52 @@ impl Foresight {
         }
     }
 
+    #[cold]
+    fn reserve(&mut self, capacity: u32) {
+        let watched = (capacity as usize).saturating_mul(self.tuning.watched);
+        self.departed.reserve(watched.min(MOST_WATCHED));
+    }
+
     /// `block` leaves the lists: what it follows there may be next.
     fn let_parent_go(&mut self, block: BlockId, pool: &Pool) {
         if let Some(parent) = self.chains.let_go(block) {
             self.lists.bare(parent, pool);
         }
+    }
+
+    /// Notes those at the front of `blocks` that follow one another and make up `run`, as the first does: how
+    /// many they are, and of how many the waits are counted. What is remembered of the one behind
+    /// them is in `known`, if it was looked up.
+    #[inline]
+    fn enter(
+        &mut self,
+        blocks: &[BlockId],
+        run: &Run,
+        known: &mut Option<Option<History>>,
+        pool: &Pool,
+    ) -> (usize, u32) {
+        let (mut n, mut counted, mut before) = (0, 0, NIL);
+        for &block in blocks {
+            let mixed = pool.key(block).mixed();
+            if n > 0 {
+                if pool.parent(block) != before || pool.depth(block) >= run.until {
+                    break;
+                }
+                // What follows a block that is not known is not, either.
+                if run.history.is_some() {
+                    let history = self.departed.take(mixed).map(Departure::history);
+                    if history != run.history {
+                        *known = Some(history);
+                        break;
+                    }
+                }
+            }
+            let counts = self.is_counted(mixed as u16);
+            self.lists.enter(block, run.word, counts);
+            counted += u32::from(counts);
+            (n, before) = (n + 1, block);
+        }
+        (n, counted)
     }
 
     fn by_uses(&self, uses: u8) -> u8 {
@@ -388,16 +441,17 @@ impl Eviction for Foresight {
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         self.lists.grow(view.pool.created());
-        let depths = self.tuning.depths.min(DEPTHS);
+        let depths = depths(self.block_size, self.tuning.depths);
         let (mut new, mut counted_new) = (0, 0);
-        // Blocks whose waits are counted, of a class.
-        let (mut joining, mut joined) = (0, 0);
-        // Those that come back, of one history, and their uses from now on.
-        let (mut back, mut uses_back, mut class_back) = (Back::default(), 1, 0);
         let mut unknown = if self.unknown.0 == view.now { self.unknown.1 } else { NIL };
         // The block before it, and the turns that built its prefix.
         let (mut before, mut turns) = (NIL, 0);
-        for &block in blocks {
+        // Those that come back, of one history.
+        let mut back = Back::default();
+        let mut rest = blocks;
+        // What is remembered of the first of the rest, if it was looked up.
+        let mut known = None;
+        while let Some(&block) = rest.first() {
             let told = view.pool.parent(block);
             let parent = if told == NIL && self.chains.is_on {
                 let last = if before == NIL { self.last } else { Some(before) };
@@ -405,43 +459,41 @@ impl Eviction for Foresight {
             } else {
                 told
             };
-            // A block leaves before its parent does, and is forgotten before it.
-            let follows = told == unknown && told != NIL;
-            let mixed = view.pool.key(block).mixed();
-            let counted = self.is_counted(mixed as u16);
-            let (mut uses, mut class) = (1, 0);
-            if let Some(gone) = if follows { None } else { self.departed.take(mixed) } {
-                let history = gone.history();
-                if Some(history) != back.history {
-                    self.come_back(back);
-                    back = Back { history: Some(history), n: 0, counted: 0 };
-                    uses_back = (history.uses() + 1).min(lists::MOST_USES);
-                    class_back = self.by_uses(uses_back);
-                }
-                back.n += 1;
-                back.counted += u32::from(counted);
-                (uses, class) = (uses_back, class_back);
-            } else {
-                unknown = block;
-                new += 1;
-                counted_new += u32::from(counted);
-            }
-            let tokens = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
             // One that has just been inserted was not found since.
             if parent == NIL || parent != before {
                 turns = self.turns(parent);
             }
-            before = block;
-            class += (turns * DEPTHS + log4(tokens, depths)) as u8;
-            if class != joining {
-                self.idle.join(joining, joined);
-                (joining, joined) = (class, 0);
+            // A block leaves before its parent does, and is forgotten before it.
+            let follows = told == unknown && told != NIL;
+            let history = match known.take() {
+                Some(history) => history,
+                None if follows => None,
+                None => self.departed.take(view.pool.key(block).mixed()).map(Departure::history),
+            };
+            let uses = history.map_or(1, |history| (history.uses() + 1).min(lists::MOST_USES));
+            let depth = view.pool.depth(block);
+            let deeper = depths.iter().filter(|&&from| depth >= from).count();
+            let until = depths.get(deeper).copied().unwrap_or(NIL);
+            let class = self.by_uses(uses) + (turns * DEPTHS + deeper) as u8;
+            let run = Run { history, until, word: History::new(class, uses, self.time) };
+            let (n, counted) = self.enter(rest, &run, &mut known, view.pool);
+            self.idle.join(class, counted);
+            if let Some(history) = history {
+                if back.history != Some(history) {
+                    self.come_back(back);
+                    back = Back { history: Some(history), n: 0, counted: 0 };
+                }
+                back.n += n as u32;
+                back.counted += counted;
+            } else {
+                unknown = rest[n - 1];
+                new += n as u32;
+                counted_new += counted;
             }
-            joined += u32::from(counted);
-            self.lists.enter(block, Column::new(History::new(class, uses, self.time), counted));
+            before = rest[n - 1];
+            rest = &rest[n..];
         }
         self.come_back(back);
-        self.idle.join(joining, joined);
         if new > 0 {
             self.unknown = (view.now, unknown);
             self.rival.access(None, false, new, counted_new);
@@ -509,19 +561,18 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        let bare = !self.chains.are_known();
-        let column = self.lists.evict(block, |next| bare && view.pool.children(next) == 0);
-        if self.chains.are_known() {
+        let chained = self.chains.are_known();
+        let known = self.lists.evict(block, |next| !chained && view.pool.children(next) == 0);
+        if chained {
             self.let_parent_go(block, view.pool);
             self.chains.forget(block);
         }
-        let history = column.history();
+        let history = known.history();
         if cause != RemovalCause::Evicted {
-            return self.lose(history, column.is_counted());
+                return self.lose(history, known.is_counted());
         }
         if !self.departed.is_reserved() {
-            let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
-            self.departed.reserve(watched.min(MOST_WATCHED));
+            self.reserve(view.pool.usable());
         }
         if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history) {
             self.lose(gone.history(), self.is_counted(gone.tag()));
