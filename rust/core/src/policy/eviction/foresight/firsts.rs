@@ -158,11 +158,14 @@ impl Firsts {
             return;
         }
         while changed > 0 {
-            let mut node = ROOM + changed.trailing_zeros() as usize;
+            let mut node = ROOM + changed.trailing_zeros() as usize % ROOM;
             changed &= changed - 1;
+            let (mut least, mut oldest) = (self.least[node], self.oldest[node]);
             while node > 1 {
+                least = least.min(self.least[node ^ 1]);
+                oldest = oldest.min(self.oldest[node ^ 1]);
                 node /= 2;
-                self.meet(node);
+                (self.least[node], self.oldest[node]) = (least, oldest);
             }
         }
     }

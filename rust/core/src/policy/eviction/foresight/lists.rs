@@ -313,7 +313,7 @@ impl Lists {
     /// Puts `block` first in its list, if it was passed over.
     #[inline]
     pub fn come_back(&mut self, block: BlockId, pool: &Pool) {
-        if self.columns[block as usize].place() != Place::Listed {
+        if self.columns[block as usize].word & IN_PLACE != LISTED {
             self.put_first(block, pool);
         }
     }
@@ -368,8 +368,7 @@ impl Lists {
         let column = &mut columns[block as usize];
         let known = *column;
         if known.word & IN_PLACE != LISTED || known.before != NIL {
-            self.leave(block);
-            return known;
+            return self.leave_amid(block);
         }
         column.word = known.word & !IN_PLACE;
         let (after, class) = (known.after, known.class());
@@ -378,7 +377,10 @@ impl Lists {
             next.before = NIL;
             (next.word ^ known.word) & LATEST == 0 && leaf(after)
         });
-        let band = self.band(known.band());
+        let band = match self.bands.first_mut() {
+            Some(band) if band.priority == known.band() => band,
+            _ => self.band(known.band()),
+        };
         let (list, bit) = (&mut band.lists[slot(class)], 1 << class);
         list.first = after;
         if alike {
@@ -390,6 +392,15 @@ impl Lists {
                 band.filled &= !bit;
             }
         }
+        known
+    }
+
+    /// The same of one that is not the first of its list.
+    #[cold]
+    #[inline(never)]
+    fn leave_amid(&mut self, block: BlockId) -> Column {
+        let known = self.columns[block as usize];
+        self.leave(block);
         known
     }
 

@@ -289,12 +289,33 @@ impl Foresight {
         u32::from(tag) & (self.share - 1) == 0
     }
 
-    /// What departed is watched no longer.
-    fn lose(&mut self, history: History, counted: bool) {
-        if counted {
-            self.end(history.wait(), false, 1);
-            self.rival.lost(history.time());
+    /// What departed, and is counted, is watched no longer.
+    #[inline(never)]
+    fn lose(&mut self, history: History) {
+        self.end(history.wait(), false, 1);
+        self.rival.lost(history.time());
+    }
+
+    /// `block` leaves where parents are inferred, or is not to be found any more; what is to be remembered of it.
+    #[inline(never)]
+    fn remove_amid(
+        &mut self,
+        block: BlockId,
+        cause: RemovalCause,
+        pool: &Pool,
+    ) -> Option<History> {
+        let known = self.lists.evict(block, |_| false);
+        if self.chains.are_known() {
+            self.let_parent_go(block, pool);
+            self.chains.forget(block);
         }
+        if cause == RemovalCause::Evicted {
+            return Some(known.history());
+        }
+        if known.is_counted() {
+            self.lose(known.history());
+        }
+        None
     }
 
     #[cold]
@@ -561,21 +582,20 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        let chained = self.chains.are_known();
-        let known = self.lists.evict(block, |next| !chained && view.pool.children(next) == 0);
-        if chained {
-            self.let_parent_go(block, view.pool);
-            self.chains.forget(block);
-        }
-        let history = known.history();
-        if cause != RemovalCause::Evicted {
-                return self.lose(history, known.is_counted());
-        }
+        let history = if cause == RemovalCause::Evicted && !self.chains.are_known() {
+            self.lists.evict(block, |next| view.pool.children(next) == 0).history()
+        } else if let Some(history) = self.remove_amid(block, cause, view.pool) {
+            history
+        } else {
+            return;
+        };
         if !self.departed.is_reserved() {
             self.reserve(view.pool.usable());
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history) {
-            self.lose(gone.history(), self.is_counted(gone.tag()));
+        if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history)
+            && self.is_counted(gone.tag())
+        {
+            self.lose(gone.history());
         }
     }
 
