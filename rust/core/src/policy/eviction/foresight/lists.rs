@@ -42,7 +42,8 @@ const IN_CLASS: u64 = (ROOM as u64 - 1) << CLASS;
 const IN_BAND: u64 = 0xff << BAND;
 const IN_PLACE: u64 = 3 << PLACE;
 const LISTED: u64 = (Place::Listed as u64) << PLACE;
-/// Where a block stands: its place, and the band of its list.
+const PARKED: u64 = (Place::Parked as u64) << PLACE;
+/// Where a block stands, nothing while it is out: its place, and the band of its list.
 const STANDS: u64 = IN_BAND | IN_PLACE;
 
 /// When blocks were used last, their class and how often they were used, as it stands in a column.
@@ -107,17 +108,17 @@ impl Column {
     }
 
     #[inline]
+    fn is_listed(&self) -> bool {
+        self.word & IN_PLACE == LISTED
+    }
+
+    #[inline]
     fn place(&self) -> Place {
         match (self.word >> PLACE) & 3 {
             0 => Place::Out,
             1 => Place::Listed,
             _ => Place::Parked,
         }
-    }
-
-    #[inline]
-    fn set_place(&mut self, place: Place) {
-        self.word = (self.word & !IN_PLACE) | ((place as u64) << PLACE);
     }
 
     /// It stands in a list of the band of this priority.
@@ -209,10 +210,10 @@ impl Lists {
     /// The same of a block without an owner: a copy of it was computed.
     #[cold]
     fn find_listed(&mut self, block: BlockId, history: History) {
+        let priority = self.columns[block as usize].band();
         self.leave(block);
         let column = &mut self.columns[block as usize];
         column.word = (column.word & !History::ALL) | history.0 | FOUND;
-        let priority = column.band();
         self.join(block, priority);
     }
 
@@ -276,7 +277,7 @@ impl Lists {
                 // The one after it is of the same list, mostly.
                 next = rest.next();
                 let after = next.unwrap_or(NIL);
-                *column = Column { before, after, word: (word & !STANDS) | stands };
+                *column = Column { before, after, word: word | stands };
                 before = block;
             }
             columns[before as usize].after = NIL;
@@ -313,7 +314,7 @@ impl Lists {
     /// Puts `block` first in its list, if it was passed over.
     #[inline]
     pub fn come_back(&mut self, block: BlockId, pool: &Pool) {
-        if self.columns[block as usize].word & IN_PLACE != LISTED {
+        if !self.columns[block as usize].is_listed() {
             self.put_first(block, pool);
         }
     }
@@ -367,10 +368,10 @@ impl Lists {
         let columns = &mut self.columns[..];
         let column = &mut columns[block as usize];
         let known = *column;
-        if known.word & IN_PLACE != LISTED || known.before != NIL {
+        if !known.is_listed() || known.before != NIL {
             return self.leave_amid(block);
         }
-        column.word = known.word & !IN_PLACE;
+        column.word = known.word & !STANDS;
         let (after, class) = (known.after, known.class());
         // Mostly the block that it followed.
         let alike = columns.get_mut(after as usize).is_some_and(|next| {
@@ -407,14 +408,11 @@ impl Lists {
     /// Takes `block` out of its list, if it is in one.
     pub fn leave(&mut self, block: BlockId) {
         let column = &mut self.columns[block as usize];
-        let place = column.place();
-        column.set_place(Place::Out);
-        if place != Place::Listed {
-            return;
+        let known = *column;
+        column.word &= !STANDS;
+        if known.is_listed() {
+            self.close(known.before, known.after, known.class(), known.band());
         }
-        let (before, after, class, band) =
-            (column.before, column.after, column.class(), column.band());
-        self.close(before, after, class, band);
     }
 
     /// Takes `blocks`, in the order of their prefix, out of their lists: those that stand in a row at once.
@@ -424,23 +422,23 @@ impl Lists {
         while let Some(root) = next {
             next = rest.next();
             let columns = &mut self.columns[..];
-            let root = &mut columns[root as usize];
-            let Column { mut before, after, .. } = *root;
-            let (place, class, band) = (root.place(), root.class(), root.band());
-            root.set_place(Place::Out);
-            if place != Place::Listed {
+            let column = &mut columns[root as usize];
+            let known = *column;
+            column.word &= !STANDS;
+            if !known.is_listed() {
                 continue;
             }
+            let mut before = known.before;
             // None but the last stands before NIL.
             while let Some(block) = next
                 && block == before
             {
                 let column = &mut columns[block as usize];
-                column.word &= !IN_PLACE;
+                column.word &= !STANDS;
                 before = column.before;
                 next = rest.next();
             }
-            self.close(before, after, class, band);
+            self.close(before, known.after, known.class(), known.band());
         }
     }
 
@@ -492,7 +490,7 @@ impl Lists {
         // A caller that counts an owner for a while knows that it is named nevertheless.
         while block != NIL && (pool.is_inner(block) || chains.is_inner(block, pool)) {
             let column = &mut columns[block as usize];
-            column.set_place(Place::Parked);
+            column.word ^= LISTED ^ PARKED;
             block = column.after;
         }
         if block != list.first {
