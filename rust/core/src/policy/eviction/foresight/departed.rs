@@ -1,6 +1,6 @@
 //! Blocks that are gone, remembered for a while by their keys.
 
-use super::lists::History;
+use super::column::History;
 
 /// What is remembered of a block: its history, and part of its key in the 16 bits above. Another key is taken
 /// for it in 2^-13 of all questions: a use counted wrongly.

@@ -85,8 +85,7 @@ pub(super) struct Gaps {
 impl Default for Gaps {
     fn default() -> Self {
         let none = [0.0; BUCKETS];
-        let class =
-            Class { ended: none, used: none, chance: none, ages: 0, worth: none, known: 0 };
+        let class = Class { ended: none, used: none, chance: none, ages: 0, worth: none, known: 0 };
         let reached = vec![none; FAMILY + 1];
         Self { classes: vec![class; CLASSES + 1], reached, stretches: [NO_STRETCH; BUCKETS] }
     }
@@ -235,12 +234,7 @@ const NO_STRETCH: Stretch = Stretch { uses: 0.0, time: 0.0, left: 0.0 };
 /// access over any stopping time, for ages after `from`. The loop runs from the last age back. An age absorbs the stretch after
 /// it while that stretch has more uses per access; each stretch is absorbed once, so all of them take
 /// O(ages).
-fn fill_worth(
-    chance: &[f64],
-    worth: &mut [f64],
-    from: usize,
-    later: &mut [Stretch; BUCKETS],
-) {
+fn fill_worth(chance: &[f64], worth: &mut [f64], from: usize, later: &mut [Stretch; BUCKETS]) {
     let mut n = 0;
     let ages = chance.iter().zip(worth).zip(&WIDTHS);
     for ((&h, worth), &width) in ages.skip(from).rev() {

@@ -2,132 +2,11 @@
 
 use super::ROOM;
 use super::chains::Chains;
+use super::column::{
+    BAND, COUNTED, Column, EMPTY, FOUND, History, IN_CLASS, LATEST, LISTED, PARKED, Place, STANDS,
+};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::retention::DEFAULT_PRIORITY;
-
-/// Greatest time that is told apart; later ones count as this.
-pub(super) const LATEST: u64 = (1 << 38) - 1;
-/// Uses of a block are counted up to this.
-pub(super) const MOST_USES: u8 = 15;
-
-/// Where a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It has an owner, or is not known.
-    Out,
-    /// In its list.
-    Listed,
-    /// It came first in its list, while what follows it was still there.
-    Parked,
-}
-
-/// What is known of a block, in 16 bytes. Its neighbours mean something while it is listed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
-    before: BlockId,
-    after: BlockId,
-    /// From the lowest bit: block accesses when it was used last (38 bits), class (6), uses (4), place (2),
-    /// whether an allocation found it (1), whether its waits are counted (1), none (4), band (8).
-    word: u64,
-}
-
-const EMPTY: Column = Column { before: NIL, after: NIL, word: 0 };
-const CLASS: u32 = 38;
-const USES: u32 = 44;
-const PLACE: u32 = 48;
-const FOUND: u64 = 1 << 50;
-const COUNTED: u64 = 1 << 51;
-const BAND: u32 = 56;
-const IN_CLASS: u64 = (ROOM as u64 - 1) << CLASS;
-const IN_BAND: u64 = 0xff << BAND;
-const IN_PLACE: u64 = 3 << PLACE;
-const LISTED: u64 = (Place::Listed as u64) << PLACE;
-const PARKED: u64 = (Place::Parked as u64) << PLACE;
-/// Where a block stands, nothing while it is out: its place, and the band of its list.
-const STANDS: u64 = IN_BAND | IN_PLACE;
-
-/// When blocks were used last, their class and how often they were used, as it stands in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct History(u64);
-
-impl History {
-    const ALL: u64 = (1 << PLACE) - 1;
-
-    /// Of blocks of `class` that are used at `time`, for the `uses`-th time.
-    #[inline]
-    pub fn new(class: u8, uses: u8, time: u64) -> Self {
-        Self(time | u64::from(class) << CLASS | u64::from(uses) << USES)
-    }
-
-    /// That in the lowest 48 bits of a word.
-    pub fn of_word(word: u64) -> Self {
-        Self(word & Self::ALL)
-    }
-
-    /// 48 bits.
-    pub fn word(self) -> u64 {
-        self.0
-    }
-
-    pub fn time(self) -> u64 {
-        self.0 & LATEST
-    }
-
-    pub fn class(self) -> u8 {
-        (self.0 >> CLASS) as u8 & (ROOM - 1) as u8
-    }
-
-    pub fn uses(self) -> u8 {
-        (self.0 >> USES) as u8 & MOST_USES
-    }
-}
-
-impl Column {
-    #[inline]
-    pub fn history(&self) -> History {
-        History::of_word(self.word)
-    }
-
-    fn class(&self) -> u8 {
-        self.history().class()
-    }
-
-    fn band(&self) -> u8 {
-        (self.word >> BAND) as u8
-    }
-
-    /// Whether its waits are counted.
-    #[inline]
-    pub fn is_counted(&self) -> bool {
-        self.word & COUNTED > 0
-    }
-
-    /// Whether an allocation found it since it became findable.
-    pub fn is_found(&self) -> bool {
-        self.word & FOUND > 0
-    }
-
-    #[inline]
-    fn is_listed(&self) -> bool {
-        self.word & IN_PLACE == LISTED
-    }
-
-    #[inline]
-    fn place(&self) -> Place {
-        match (self.word >> PLACE) & 3 {
-            0 => Place::Out,
-            1 => Place::Listed,
-            _ => Place::Parked,
-        }
-    }
-
-    /// It stands in a list of the band of this priority.
-    #[inline]
-    fn enlist(&mut self, before: BlockId, after: BlockId, priority: u8) {
-        (self.before, self.after) = (before, after);
-        self.word = (self.word & !STANDS) | u64::from(priority) << BAND | LISTED;
-    }
-}
 
 /// Where the list of a class stands in its band.
 #[inline]
@@ -180,18 +59,18 @@ impl Lists {
     /// What is known of `block` from now on; it has an owner. `counted`: its waits are.
     #[inline]
     pub fn enter(&mut self, block: BlockId, history: History, counted: bool) {
-        self.columns[block as usize].word = history.0 | u64::from(counted) << COUNTED.ilog2();
+        self.columns[block as usize].word = history.word() | u64::from(counted) << COUNTED.ilog2();
     }
 
     /// An allocation found those at the front of `blocks` that have the history `before`, as the first has: the
     /// history of each from now on. How many they are, and of how many the waits are counted.
     #[inline]
     pub fn find(&mut self, blocks: &[BlockId], before: History, history: History) -> (usize, u32) {
-        let (change, mut n, mut counted) = (before.0 ^ history.0, 0, 0);
+        let (change, mut n, mut counted) = (before.word() ^ history.word(), 0, 0);
         let columns = &mut self.columns[..];
         for &block in blocks {
             let word = &mut columns[block as usize].word;
-            if *word & (History::ALL | LISTED) != before.0 {
+            if *word & (History::ALL | LISTED) != before.word() {
                 break;
             }
             n += 1;
@@ -207,13 +86,51 @@ impl Lists {
         (n, counted)
     }
 
-    /// The same of a block without an owner: a copy of it was computed.
+    /// The same of blocks that had no owner, which leave their lists: those that stand in a row at once.
+    #[inline]
+    pub fn take_found(
+        &mut self,
+        blocks: &[BlockId],
+        before: History,
+        history: History,
+    ) -> (usize, u32) {
+        let (found, mut n, mut counted) = (history.word() | FOUND, 0, 0);
+        while let Some(&root) = blocks.get(n) {
+            let columns = &mut self.columns[..];
+            let root = columns[root as usize];
+            if root.history() != before {
+                break;
+            }
+            let mut next = blocks[n];
+            let mut ahead = NIL;
+            for &block in &blocks[n..] {
+                let column = &mut columns[block as usize];
+                if block != next || column.history() != before {
+                    break;
+                }
+                n += 1;
+                counted += u32::from(column.word & COUNTED > 0);
+                column.word = column.word & COUNTED | found;
+                ahead = column.before;
+                if !root.is_listed() {
+                    break;
+                }
+                next = ahead;
+            }
+            if root.is_listed() {
+                self.close(ahead, root.after, root.class(), root.band());
+            }
+        }
+        (n, counted)
+    }
+
+    /// [`Lists::find`] of a block that stays without an owner: a copy of it was computed.
     #[cold]
     fn find_listed(&mut self, block: BlockId, history: History) {
         let priority = self.columns[block as usize].band();
         self.leave(block);
         let column = &mut self.columns[block as usize];
-        column.word = (column.word & !History::ALL) | history.0 | FOUND;
+        column.word = (column.word & !History::ALL) | history.word() | FOUND;
         self.join(block, priority);
     }
 
@@ -322,7 +239,7 @@ impl Lists {
     /// Puts `block` first in its list, and behind it those that it follows, as far as they have no other
     /// follower and would come there next.
     fn put_first(&mut self, block: BlockId, pool: &Pool) {
-        let priority = pool.priority(block);
+        let (priority, banded) = (pool.priority(block), pool.has_priorities());
         let history = self.columns[block as usize].history();
         let class = history.class();
         let band = self.band(priority);
@@ -333,7 +250,7 @@ impl Lists {
         let (mut before, mut last, mut next) = (NIL, block, pool.parent(block));
         while let Some(column) = self.columns.get(next as usize) {
             let alike = column.place() == Place::Parked && column.history() == history;
-            if !alike || pool.children(next) > 1 || pool.priority(next) != priority {
+            if !alike || pool.children(next) > 1 || banded && pool.priority(next) != priority {
                 break;
             }
             self.columns[last as usize].enlist(before, next, priority);

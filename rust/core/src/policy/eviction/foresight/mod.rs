@@ -24,22 +24,26 @@
 //! per block ([`MOST_WATCHED`] of them, 32 MiB, at the most), and 400 kB.
 
 mod chains;
+mod column;
 mod departed;
 mod firsts;
 mod gaps;
 mod idle;
 mod lists;
 mod rival;
+mod tuning;
 
 use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
 use chains::Chains;
+use column::{History, LATEST, MOST_USES};
 use departed::{Departure, Departures};
 use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
-use lists::{History, LATEST, Lists};
+use lists::Lists;
 use rival::Rival;
+pub use tuning::Tuning;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
 const USES: usize = 5;
@@ -59,77 +63,6 @@ const MOST_WATCHED: usize = 1 << 22;
 const EPOCH_LEAST: u32 = 16;
 /// What the firsts of the lists are worth is looked up so often while as many blocks are used as there are.
 const LOOKS: u32 = 16;
-
-/// What was chosen by measurement. Configuration has none of it; experiments may change it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tuning {
-    /// Classes by uses, at most 5, by turns, at most 3, and by depth, at most 4; 1 tells none apart.
-    pub uses: usize,
-    /// See `uses`.
-    pub generations: usize,
-    /// See `uses`.
-    pub depths: usize,
-    /// Departed blocks that are watched for a return, by the capacity: gaps much longer than the
-    /// cache lasts must be seen for their tails to be known.
-    pub watched: usize,
-    /// How many idle blocks at an age it takes to believe their rate of reuse as much as what is
-    /// known without them: of those used as often, of all classes, and before that of all ages.
-    pub trust: f64,
-    /// Of blocks used once, twice and so on, until they have been seen: their chance of a use at each
-    /// age, by that of all.
-    pub prior: [f64; USES],
-    /// What is kept of the past at each refresh.
-    pub keep: f64,
-    /// Victims from one refresh of all classes to the next: this part of the capacity.
-    pub refresh: u32,
-    /// Victims between two refreshes of a family at the least, so that they cost little a victim.
-    pub least: u32,
-    /// The first comes after as many victims: this part of the capacity.
-    pub start: u32,
-    /// While it begins, when there is most to learn, they are this part of all victims.
-    pub first: u64,
-    /// Waits of one block in so many, a power of two, are counted, from [`Tuning::few`] blocks on; their
-    /// keys say which.
-    pub share: u32,
-    /// Among fewer blocks every wait is counted.
-    pub few: u32,
-    /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
-    pub epoch: u32,
-    /// Hits by accesses that lru may get ahead.
-    pub budget: f64,
-    /// Victims, by the capacity, until what was learned is trusted in full: gaps longer than the cache
-    /// lasts are not known before.
-    pub ramp: f64,
-    /// Accesses granted to the budget from the start, by the capacity.
-    pub grace: f64,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            uses: USES,
-            generations: GENERATIONS,
-            depths: DEPTHS,
-            watched: 16,
-            trust: 50.0,
-            // The odds of another use after one, two and three of them, .30, .69 and .89 in traffic of
-            // coding agents (FreeInference, arXiv 2609.28870); beyond, about as they go on.
-            prior: [0.43, 2.2, 8.1, 16.0, 24.0],
-            // Half after 64 capacities: 2^(-1/256).
-            keep: 0.997_296,
-            refresh: 4,
-            least: 800,
-            start: 64,
-            first: 2,
-            share: 4,
-            few: 1_024,
-            epoch: 64,
-            budget: 0.004,
-            ramp: 1.0,
-            grace: 8.0,
-        }
-    }
-}
 
 /// Blocks that waited alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,12 +231,7 @@ impl Foresight {
 
     /// `block` leaves where parents are inferred, or is not to be found any more; what is to be remembered of it.
     #[inline(never)]
-    fn remove_amid(
-        &mut self,
-        block: BlockId,
-        cause: RemovalCause,
-        pool: &Pool,
-    ) -> Option<History> {
+    fn remove_amid(&mut self, block: BlockId, cause: RemovalCause, pool: &Pool) -> Option<History> {
         let known = self.lists.evict(block, |_| false);
         if self.chains.are_known() {
             self.let_parent_go(block, pool);
@@ -364,6 +292,38 @@ impl Foresight {
             (n, before) = (n + 1, block);
         }
         (n, counted)
+    }
+
+    /// An allocation found `blocks`, which the lists note by `found`, those of one history at a time.
+    #[inline]
+    fn find(
+        &mut self,
+        blocks: &[BlockId],
+        view: View<'_>,
+        found: impl Fn(&mut Lists, &[BlockId], History, History) -> (usize, u32),
+    ) {
+        self.begin(view);
+        let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
+        let mut rest = blocks;
+        while let Some(&block) = rest.first() {
+            let history = self.lists.column(block).history();
+            let own = history.wait();
+            if own != wait {
+                self.hits(wait, n, counted);
+                (wait, n, counted) = (own, 0, 0);
+            }
+            let uses = (history.uses() + 1).min(MOST_USES);
+            let class = self.by_uses(uses) + own.class % FAMILY as u8;
+            let next = History::new(class, uses, self.time);
+            let (of_it, joining) = found(&mut self.lists, rest, history, next);
+            self.idle.join(class, joining);
+            n += of_it as u32;
+            counted += joining;
+            rest = &rest[of_it..];
+        }
+        self.hits(wait, n, counted);
+        self.last = blocks.last().copied().or(self.last);
+        self.accesses += blocks.len() as u64;
     }
 
     fn by_uses(&self, uses: u8) -> u8 {
@@ -491,7 +451,7 @@ impl Eviction for Foresight {
                 None if follows => None,
                 None => self.departed.take(view.pool.key(block).mixed()).map(Departure::history),
             };
-            let uses = history.map_or(1, |history| (history.uses() + 1).min(lists::MOST_USES));
+            let uses = history.map_or(1, |history| (history.uses() + 1).min(MOST_USES));
             let depth = view.pool.depth(block);
             let deeper = depths.iter().filter(|&&from| depth >= from).count();
             let until = depths.get(deeper).copied().unwrap_or(NIL);
@@ -524,28 +484,15 @@ impl Eviction for Foresight {
     }
 
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
-        self.begin(view);
-        let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
-        let mut rest = blocks;
-        while let Some(&block) = rest.first() {
-            let history = self.lists.column(block).history();
-            let own = history.wait();
-            if own != wait {
-                self.hits(wait, n, counted);
-                (wait, n, counted) = (own, 0, 0);
-            }
-            let uses = (history.uses() + 1).min(lists::MOST_USES);
-            let class = self.by_uses(uses) + own.class % FAMILY as u8;
-            let next = History::new(class, uses, self.time);
-            let (found, joining) = self.lists.find(rest, history, next);
-            self.idle.join(class, joining);
-            n += found as u32;
-            counted += joining;
-            rest = &rest[found..];
+        self.find(blocks, view, Lists::find);
+    }
+
+    fn own(&mut self, blocks: &[BlockId], first: &[BlockId], _: Access<'_>, view: View<'_>) {
+        if first.len() == blocks.len() && !self.chains.are_known() {
+            return self.find(blocks, view, Lists::take_found);
         }
-        self.hits(wait, n, counted);
-        self.last = blocks.last().copied().or(self.last);
-        self.accesses += blocks.len() as u64;
+        self.acquire(first, view);
+        self.find(blocks, view, Lists::find);
     }
 
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
