@@ -290,6 +290,12 @@ impl Pool {
         self.blocks.get(block as usize).is_some_and(|b| b.is_cached() && b.children == 0)
     }
 
+    /// Whether it is findable and not owned, and something findable follows it.
+    #[inline]
+    pub fn is_inner(&self, block: BlockId) -> bool {
+        self.blocks.get(block as usize).is_some_and(|b| b.is_cached() && b.children > 0)
+    }
+
     /// Its retention priority, 0 to 100: of the blocks that may be evicted, those with the lowest do.
     #[inline]
     pub fn priority(&self, block: BlockId) -> u8 {

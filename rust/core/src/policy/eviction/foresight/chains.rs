@@ -6,7 +6,7 @@
 
 use super::is_next;
 use crate::policy::grow;
-use crate::pool::{BlockId, NIL, Pool};
+use crate::pool::{BlockId, NIL, Pool, State};
 
 /// What is known of a block, in 16 bytes.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,12 @@ impl Chains {
     /// Whether no block without an owner follows `block`.
     pub fn is_end(&self, block: BlockId) -> bool {
         self.links.get(block as usize).is_none_or(|link| link.followers < ONE)
+    }
+
+    /// Whether `block` is cached, and a block without an owner follows it.
+    #[inline]
+    pub fn is_inner(&self, block: BlockId, pool: &Pool) -> bool {
+        !self.is_end(block) && pool.state(block) == State::Cached
     }
 
     /// Each of `blocks`, which have no owner any more, follows the one named before it, if it stands

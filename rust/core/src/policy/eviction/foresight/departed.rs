@@ -1,6 +1,6 @@
 //! Blocks that are gone, remembered for a while by their keys.
 
-use super::lists::History;
+use super::column::History;
 
 /// What is remembered of a block: its history, and part of its key in the 16 bits above. Another key is taken
 /// for it in 2^-13 of all questions: a use counted wrongly.
@@ -39,7 +39,8 @@ const WAYS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     words: Vec<u64>,
-    sets: usize,
+    /// Where the last set begins, if the first begins at 0.
+    last: usize,
     /// The first word that begins a cache line.
     first: usize,
 }
@@ -48,9 +49,9 @@ impl Clone for Departures {
     fn clone(&self) -> Self {
         let mut clone = Self::default();
         if self.is_reserved() {
-            clone.reserve(self.sets * WAYS);
+            let all = self.last + WAYS;
+            clone.reserve(all);
             let (from, to) = (self.first, clone.first);
-            let all = self.sets * WAYS;
             clone.words[to..to + all].copy_from_slice(&self.words[from..from + all]);
         }
         clone
@@ -60,18 +61,21 @@ impl Clone for Departures {
 impl Departures {
     /// Room for about `blocks`, a power of two of sets. Empties the table.
     pub fn reserve(&mut self, blocks: usize) {
-        self.sets = (blocks / WAYS).max(1).next_power_of_two();
-        self.words = vec![0; (self.sets + 1) * WAYS];
+        let sets = (blocks / WAYS).max(1).next_power_of_two();
+        self.last = (sets - 1) * WAYS;
+        self.words = vec![0; (sets + 1) * WAYS];
         self.first = self.words.as_ptr().align_offset(WAYS * size_of::<u64>()).min(WAYS - 1);
     }
 
+    #[inline]
     pub fn is_reserved(&self) -> bool {
-        self.sets > 0
+        !self.words.is_empty()
     }
 
     /// Where the set of a key begins.
+    #[inline]
     fn place(&self, mixed: u64) -> usize {
-        self.first + ((mixed >> 32) as usize & (self.sets - 1)) * WAYS
+        self.first + ((mixed >> (32 - WAYS.ilog2())) as usize & self.last)
     }
 
     fn set(&mut self, at: usize) -> &mut [u64; WAYS] {

@@ -25,8 +25,9 @@ pub(super) struct Firsts {
 /// Places in a tournament: 1 is its winner's, those that play for place n have 2n and 2n + 1, and class c has
 /// `ROOM` + c.
 const NODES: usize = 2 * ROOM;
-/// More than so many classes play anew with all others.
-const FEW: u32 = 8;
+/// Where the first class below each place stands, from the pairs up to the winner.
+const LEVELS: [u64; ROOM.ilog2() as usize] =
+    [u64::MAX / 3, u64::MAX / 15, u64::MAX / 255, u64::MAX / 65_535, u64::MAX / 0xffff_ffff, 1];
 
 /// When the first of a class was used last, and below that the class: the least is the one idle longest.
 type Age = u64;
@@ -76,9 +77,9 @@ impl Firsts {
         let known = self.priority == Some(priority);
         if !known {
             (self.priority, self.others) = (Some(priority), (0.0, 0));
-            self.least[ROOM..].fill(NO_WORTH);
-            self.oldest[ROOM..].fill(NO_AGE);
-            self.changed = u64::MAX;
+            self.least.fill(NO_WORTH);
+            self.oldest.fill(NO_AGE);
+            self.changed = 0;
         }
         !known
     }
@@ -152,16 +153,14 @@ impl Firsts {
 
     /// Brings the tournament up to date.
     fn play(&mut self) {
+        // A bit for each place to settle, where the first class below it has its own.
         let mut changed = std::mem::take(&mut self.changed);
-        if changed.count_ones() > FEW {
-            (1..ROOM).rev().for_each(|node| self.meet(node));
-            return;
-        }
-        while changed > 0 {
-            let mut node = ROOM + changed.trailing_zeros() as usize;
-            changed &= changed - 1;
-            while node > 1 {
-                node /= 2;
+        for (level, own) in (1..).zip(LEVELS) {
+            changed = (changed | changed >> (1 << (level - 1))) & own;
+            let mut rest = changed;
+            while rest > 0 {
+                let node = (ROOM + rest.trailing_zeros() as usize) >> level;
+                rest &= rest - 1;
                 self.meet(node);
             }
         }

@@ -53,13 +53,26 @@ struct Class {
     ended: Row,
     /// How many of them by a use.
     used: Row,
-    /// What a block of that age is worth; the chance of a use at each age, until that is asked for.
+    /// The chance of a use at each age, and how many ages have one.
+    chance: Row,
+    ages: usize,
+    /// What a block of that age is worth, for ages from `known` on.
     worth: Row,
-    /// So many chances are there.
-    chances: usize,
+    known: usize,
 }
 
-/// The state of all classes: 4 kB each, whatever the number of blocks.
+impl Class {
+    /// Works out what blocks are worth, from the age that is asked for on. What comes first in a list is old: a
+    /// bit younger is likely to be asked for next, and all ages only if that is not enough.
+    fn fill(&mut self, asked: usize, stretches: &mut [Stretch; BUCKETS]) {
+        let anew = self.known == self.ages;
+        self.known = if anew { asked.saturating_sub(STEPS as usize) } else { 0 };
+        let (chance, worth) = (&self.chance[..self.ages], &mut self.worth[..self.ages]);
+        fill_worth(chance, worth, self.known, stretches);
+    }
+}
+
+/// The state of all classes: 5 kB each, whatever the number of blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Gaps {
     /// Each of them, and then all as if they were one.
@@ -72,7 +85,7 @@ pub(super) struct Gaps {
 impl Default for Gaps {
     fn default() -> Self {
         let none = [0.0; BUCKETS];
-        let class = Class { ended: none, used: none, worth: none, chances: 0 };
+        let class = Class { ended: none, used: none, chance: none, ages: 0, worth: none, known: 0 };
         let reached = vec![none; FAMILY + 1];
         Self { classes: vec![class; CLASSES + 1], reached, stretches: [NO_STRETCH; BUCKETS] }
     }
@@ -93,12 +106,11 @@ impl Gaps {
     /// accesses.
     #[inline]
     pub fn worth(&mut self, class: usize, age: u64) -> f64 {
-        let class = &mut self.classes[class];
-        if class.chances > 0 {
-            fill_worth(&mut class.worth[..class.chances], &mut self.stretches);
-            class.chances = 0;
+        let (class, at) = (&mut self.classes[class], bucket(age));
+        if at < class.known {
+            class.fill(at, &mut self.stretches);
         }
-        class.worth[bucket(age)]
+        class.worth[at]
     }
 
     /// Brings what blocks of a family are worth up to date, then forgets all but a part of what has ended.
@@ -130,17 +142,17 @@ impl Gaps {
         let mean = all.used[..limit].iter().sum::<f64>() / (every.iter().sum::<f64>() + 1.0);
         let mut root = [mean; BUCKETS];
         learn(&mut root[..limit], &all.used, every, trust);
-        let mut known = root.map(|chance| (chance * prior[family]).min(MOST_LIKELY));
+        let mut known = root;
+        known[..limit].iter_mut().for_each(|n| *n = (*n * prior[family]).min(MOST_LIKELY));
         let pool = ClassPool::of(reached, own, limit);
         learn(&mut known[..limit], &pool.used, &pool.reached, trust);
         for (class, row) in own.iter_mut().zip(reached) {
-            let Class { ended, used, worth, chances } = class;
-            worth[..limit].copy_from_slice(&known[..limit]);
-            *chances = limit;
+            class.chance[..limit].copy_from_slice(&known[..limit]);
+            (class.ages, class.known) = (limit, limit);
             // Otherwise no block of this class has been seen.
             if row[0] > 0.0 {
-                learn(&mut worth[..limit], used, row, trust);
-                fade(ended, used, limit, keep);
+                learn(&mut class.chance[..limit], &class.used, row, trust);
+                fade(&mut class.ended, &mut class.used, limit, keep);
             }
         }
         if family == 0 {
@@ -195,7 +207,8 @@ struct ClassPool {
 impl ClassPool {
     fn of(reached: &[Row], classes: &[Class], limit: usize) -> Self {
         let mut all = Self { used: [0.0; BUCKETS], reached: [0.0; BUCKETS] };
-        for (row, class) in reached.iter().zip(classes) {
+        // The others have seen no block.
+        for (row, class) in reached.iter().zip(classes).filter(|(row, _)| row[0] > 0.0) {
             let add = |sums: &mut Row, more: &Row| {
                 sums[..limit].iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
             };
@@ -218,13 +231,13 @@ struct Stretch {
 const NO_STRETCH: Stretch = Stretch { uses: 0.0, time: 0.0, left: 0.0 };
 
 /// Turns the chances of a use at each age into Gittins' index of it: the highest expected uses per
-/// access over any stopping time. The loop runs from the last age back. An age absorbs the stretch after
+/// access over any stopping time, for ages after `from`. The loop runs from the last age back. An age absorbs the stretch after
 /// it while that stretch has more uses per access; each stretch is absorbed once, so all of them take
 /// O(ages).
-fn fill_worth(worth: &mut [f64], later: &mut [Stretch; BUCKETS]) {
+fn fill_worth(chance: &[f64], worth: &mut [f64], from: usize, later: &mut [Stretch; BUCKETS]) {
     let mut n = 0;
-    for (worth, &width) in worth.iter_mut().zip(&WIDTHS).rev() {
-        let h = *worth;
+    let ages = chance.iter().zip(worth).zip(&WIDTHS);
+    for ((&h, worth), &width) in ages.skip(from).rev() {
         let mut own = Stretch { uses: h, time: (1.0 - h / 2.0) * width, left: 1.0 - h };
         while n > 0 && later[n - 1].uses * own.time > own.uses * later[n - 1].time {
             let next = later[n - 1];
@@ -259,8 +272,12 @@ mod tests {
     #[test]
     fn worth_is_the_best_over_all_times_to_give_up() {
         let hazards = [0.1, 0.0, 0.5, 0.3, 0.01, 0.9, 0.2, 0.0, 0.4, 0.05, 0.05, 0.6];
-        let mut worth = hazards;
-        fill_worth(&mut worth, &mut [NO_STRETCH; BUCKETS]);
+        let mut worth = [-1.0; 12];
+        fill_worth(&hazards, &mut worth, 3, &mut [NO_STRETCH; BUCKETS]);
+        assert!(worth[..3].iter().all(|&worth| worth < 0.0), "not asked for");
+        let later = worth;
+        fill_worth(&hazards, &mut worth, 0, &mut [NO_STRETCH; BUCKETS]);
+        assert_eq!(worth[3..], later[3..]);
         for (from, &worth) in worth.iter().enumerate() {
             let (mut best, mut left, mut uses, mut time) = (0.0f64, 1.0, 0.0, 0.0);
             for (b, h) in hazards.iter().enumerate().skip(from) {

@@ -2,135 +2,11 @@
 
 use super::ROOM;
 use super::chains::Chains;
+use super::column::{
+    BAND, COUNTED, Column, EMPTY, FOUND, History, IN_CLASS, LATEST, LISTED, PARKED, Place, STANDS,
+};
 use crate::pool::{BlockId, NIL, Pool, State};
 use crate::retention::DEFAULT_PRIORITY;
-
-/// Greatest time that is told apart; later ones count as this.
-pub(super) const LATEST: u64 = (1 << 38) - 1;
-/// Uses of a block are counted up to this.
-pub(super) const MOST_USES: u8 = 15;
-
-/// Where a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It has an owner, or is not known.
-    Out,
-    /// In its list.
-    Listed,
-    /// It came first in its list, while what follows it was still there.
-    Parked,
-}
-
-/// What is known of a block, in 16 bytes. Its neighbours mean something while it is listed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
-    before: BlockId,
-    after: BlockId,
-    /// From the lowest bit: block accesses when it was used last (38 bits), class (6), uses (4), place (2),
-    /// whether an allocation found it (1), whether its waits are counted (1), none (4), band (8).
-    word: u64,
-}
-
-const EMPTY: Column = Column { before: NIL, after: NIL, word: 0 };
-const CLASS: u32 = 38;
-const USES: u32 = 44;
-const PLACE: u32 = 48;
-const FOUND: u64 = 1 << 50;
-const COUNTED: u64 = 1 << 51;
-const BAND: u32 = 56;
-const IN_BAND: u64 = 0xff << BAND;
-const LISTED: u64 = (Place::Listed as u64) << PLACE;
-/// Where a block stands: its place, and the band of its list.
-const STANDS: u64 = IN_BAND | 3 << PLACE;
-
-/// When blocks were used last, their class and how often they were used, as it stands in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct History(u64);
-
-impl History {
-    const ALL: u64 = (1 << PLACE) - 1;
-
-    /// Of blocks of `class` that are used at `time`, for the `uses`-th time.
-    #[inline]
-    pub fn new(class: u8, uses: u8, time: u64) -> Self {
-        Self(time | u64::from(class) << CLASS | u64::from(uses) << USES)
-    }
-
-    /// That in the lowest 48 bits of a word.
-    pub fn of_word(word: u64) -> Self {
-        Self(word & Self::ALL)
-    }
-
-    /// 48 bits.
-    pub fn word(self) -> u64 {
-        self.0
-    }
-
-    pub fn time(self) -> u64 {
-        self.0 & LATEST
-    }
-
-    pub fn class(self) -> u8 {
-        (self.0 >> CLASS) as u8 & (ROOM - 1) as u8
-    }
-
-    pub fn uses(self) -> u8 {
-        (self.0 >> USES) as u8 & MOST_USES
-    }
-}
-
-impl Column {
-    /// One that became findable; `counted`: its waits are.
-    #[inline]
-    pub fn new(history: History, counted: bool) -> Self {
-        Self { word: history.0 | if counted { COUNTED } else { 0 }, ..EMPTY }
-    }
-
-    #[inline]
-    pub fn history(&self) -> History {
-        History::of_word(self.word)
-    }
-
-    fn class(&self) -> u8 {
-        self.history().class()
-    }
-
-    fn band(&self) -> u8 {
-        (self.word >> BAND) as u8
-    }
-
-    /// Whether its waits are counted.
-    #[inline]
-    pub fn is_counted(&self) -> bool {
-        self.word & COUNTED > 0
-    }
-
-    /// Whether an allocation found it since it became findable.
-    pub fn is_found(&self) -> bool {
-        self.word & FOUND > 0
-    }
-
-    #[inline]
-    fn place(&self) -> Place {
-        match (self.word >> PLACE) & 3 {
-            0 => Place::Out,
-            1 => Place::Listed,
-            _ => Place::Parked,
-        }
-    }
-
-    #[inline]
-    fn set_place(&mut self, place: Place) {
-        self.word = (self.word & !(3 << PLACE)) | ((place as u64) << PLACE);
-    }
-
-    /// It stands in a list of the band of this priority.
-    #[inline]
-    fn enlist(&mut self, before: BlockId, after: BlockId, priority: u8) {
-        (self.before, self.after) = (before, after);
-        self.word = (self.word & !STANDS) | u64::from(priority) << BAND | LISTED;
-    }
-}
 
 /// Where the list of a class stands in its band.
 #[inline]
@@ -180,40 +56,81 @@ impl Lists {
         }
     }
 
-    /// What is known of `block` from now on; it has an owner.
+    /// What is known of `block` from now on; it has an owner. `counted`: its waits are.
     #[inline]
-    pub fn enter(&mut self, block: BlockId, column: Column) {
-        self.columns[block as usize] = column;
+    pub fn enter(&mut self, block: BlockId, history: History, counted: bool) {
+        self.columns[block as usize].word = history.word() | u64::from(counted) << COUNTED.ilog2();
     }
 
-    /// An allocation found those at the front of `blocks` that have the history `before`: the history of each
-    /// from now on. How many they are, and of how many the waits are counted.
+    /// An allocation found those at the front of `blocks` that have the history `before`, as the first has: the
+    /// history of each from now on. How many they are, and of how many the waits are counted.
     #[inline]
     pub fn find(&mut self, blocks: &[BlockId], before: History, history: History) -> (usize, u32) {
-        let (mut n, mut counted) = (0, 0);
+        let (change, mut n, mut counted) = (before.word() ^ history.word(), 0, 0);
+        let columns = &mut self.columns[..];
         for &block in blocks {
-            let column = &mut self.columns[block as usize];
-            if column.history() != before {
+            let word = &mut columns[block as usize].word;
+            if *word & (History::ALL | LISTED) != before.word() {
                 break;
             }
             n += 1;
-            counted += u32::from(column.is_counted());
-            if column.place() == Place::Listed {
-                self.find_listed(block, history);
-                continue;
-            }
-            column.word = (column.word & !History::ALL) | history.0 | FOUND;
+            counted += u32::from(*word & COUNTED > 0);
+            *word = (*word ^ change) | FOUND;
+        }
+        if n == 0
+            && let Some(&block) = blocks.first()
+        {
+            self.find_listed(block, history);
+            return (1, u32::from(self.column(block).is_counted()));
         }
         (n, counted)
     }
 
-    /// The same of a block without an owner: a copy of it was computed.
+    /// The same of blocks that had no owner, which leave their lists: those that stand in a row at once.
+    #[inline]
+    pub fn take_found(
+        &mut self,
+        blocks: &[BlockId],
+        before: History,
+        history: History,
+    ) -> (usize, u32) {
+        let (found, mut n, mut counted) = (history.word() | FOUND, 0, 0);
+        while let Some(&root) = blocks.get(n) {
+            let columns = &mut self.columns[..];
+            let root = columns[root as usize];
+            if root.history() != before {
+                break;
+            }
+            let mut next = blocks[n];
+            let mut ahead = NIL;
+            for &block in &blocks[n..] {
+                let column = &mut columns[block as usize];
+                if block != next || column.history() != before {
+                    break;
+                }
+                n += 1;
+                counted += u32::from(column.word & COUNTED > 0);
+                column.word = column.word & COUNTED | found;
+                ahead = column.before;
+                if !root.is_listed() {
+                    break;
+                }
+                next = ahead;
+            }
+            if root.is_listed() {
+                self.close(ahead, root.after, root.class(), root.band());
+            }
+        }
+        (n, counted)
+    }
+
+    /// [`Lists::find`] of a block that stays without an owner: a copy of it was computed.
     #[cold]
     fn find_listed(&mut self, block: BlockId, history: History) {
+        let priority = self.columns[block as usize].band();
         self.leave(block);
         let column = &mut self.columns[block as usize];
-        column.word = (column.word & !History::ALL) | history.0 | FOUND;
-        let priority = column.band();
+        column.word = (column.word & !History::ALL) | history.word() | FOUND;
         self.join(block, priority);
     }
 
@@ -247,29 +164,41 @@ impl Lists {
     /// Puts `blocks`, in the order of their prefix, last in the lists of their classes, the last of them
     /// first.
     pub fn join_all(&mut self, blocks: &[BlockId], pool: &Pool) {
-        let banded = pool.has_priorities();
-        let priority = |block| if banded { pool.priority(block) } else { DEFAULT_PRIORITY };
+        if pool.has_priorities() {
+            let alike = |&a: &BlockId, &b: &BlockId| pool.priority(a) == pool.priority(b);
+            for blocks in blocks.chunk_by(alike).rev() {
+                self.join_band(blocks, pool.priority(blocks[0]));
+            }
+        } else {
+            self.join_band(blocks, DEFAULT_PRIORITY);
+        }
+    }
+
+    /// The same of blocks of one priority.
+    fn join_band(&mut self, blocks: &[BlockId], priority: u8) {
+        let stands = u64::from(priority) << BAND | LISTED;
         let mut rest = blocks.iter().rev().copied();
         let mut next = rest.next();
         while let Some(first) = next {
-            let (band, class) = (priority(first), self.columns[first as usize].class());
-            let end = self.last((class, band));
+            let kind = self.columns[first as usize].word;
+            let list = (self.columns[first as usize].class(), priority);
+            let end = self.last(list);
             let columns = &mut self.columns[..];
-            let stands = u64::from(band) << BAND | LISTED;
-            let (mut before, mut last) = (end, first);
+            let mut before = end;
             while let Some(block) = next {
                 let column = &mut columns[block as usize];
-                if column.class() != class || priority(block) != band {
+                let word = column.word;
+                if (word ^ kind) & IN_CLASS != 0 {
                     break;
                 }
                 // The one after it is of the same list, mostly.
                 next = rest.next();
-                (column.before, column.after) = (before, next.unwrap_or(NIL));
-                column.word = (column.word & !STANDS) | stands;
-                (before, last) = (block, block);
+                let after = next.unwrap_or(NIL);
+                *column = Column { before, after, word: word | stands };
+                before = block;
             }
-            columns[last as usize].after = NIL;
-            self.end_at((class, band), end, first, last);
+            columns[before as usize].after = NIL;
+            self.end_at(list, end, first, before);
         }
     }
 
@@ -302,7 +231,7 @@ impl Lists {
     /// Puts `block` first in its list, if it was passed over.
     #[inline]
     pub fn come_back(&mut self, block: BlockId, pool: &Pool) {
-        if self.columns[block as usize].place() != Place::Listed {
+        if !self.columns[block as usize].is_listed() {
             self.put_first(block, pool);
         }
     }
@@ -310,7 +239,7 @@ impl Lists {
     /// Puts `block` first in its list, and behind it those that it follows, as far as they have no other
     /// follower and would come there next.
     fn put_first(&mut self, block: BlockId, pool: &Pool) {
-        let priority = pool.priority(block);
+        let (priority, banded) = (pool.priority(block), pool.has_priorities());
         let history = self.columns[block as usize].history();
         let class = history.class();
         let band = self.band(priority);
@@ -321,7 +250,7 @@ impl Lists {
         let (mut before, mut last, mut next) = (NIL, block, pool.parent(block));
         while let Some(column) = self.columns.get(next as usize) {
             let alike = column.place() == Place::Parked && column.history() == history;
-            if !alike || pool.children(next) > 1 || pool.priority(next) != priority {
+            if !alike || pool.children(next) > 1 || banded && pool.priority(next) != priority {
                 break;
             }
             self.columns[last as usize].enlist(before, next, priority);
@@ -353,64 +282,80 @@ impl Lists {
     /// follows a `leaf`.
     #[inline]
     pub fn evict(&mut self, block: BlockId, leaf: impl FnOnce(BlockId) -> bool) -> Column {
-        let column = &mut self.columns[block as usize];
+        let columns = &mut self.columns[..];
+        let column = &mut columns[block as usize];
         let known = *column;
-        if known.place() != Place::Listed || known.before != NIL {
-            self.leave(block);
-            return known;
+        if !known.is_listed() || known.before != NIL {
+            return self.leave_amid(block);
         }
-        column.set_place(Place::Out);
-        let (after, history, priority) = (known.after, known.history(), known.band());
-        let class = history.class();
+        column.word = known.word & !STANDS;
+        let (after, class) = (known.after, known.class());
         // Mostly the block that it followed.
-        let alike = self.columns.get_mut(after as usize).is_some_and(|next| {
+        let alike = columns.get_mut(after as usize).is_some_and(|next| {
             next.before = NIL;
-            next.history().time() == history.time() && leaf(after)
+            (next.word ^ known.word) & LATEST == 0 && leaf(after)
         });
-        let band = self.band(priority);
-        let list = &mut band.lists[slot(class)];
+        let band = match self.bands.first_mut() {
+            Some(band) if band.priority == known.band() => band,
+            _ => self.band(known.band()),
+        };
+        let (list, bit) = (&mut band.lists[slot(class)], 1 << class);
         list.first = after;
-        band.changed |= u64::from(!alike) << class;
-        band.alike |= u64::from(alike) << class;
-        if after == NIL {
-            list.last = NIL;
-            band.filled &= !(1 << class);
+        if alike {
+            band.alike |= bit;
+        } else {
+            band.changed |= bit;
+            if after == NIL {
+                list.last = NIL;
+                band.filled &= !bit;
+            }
         }
+        known
+    }
+
+    /// The same of one that is not the first of its list.
+    #[cold]
+    #[inline(never)]
+    fn leave_amid(&mut self, block: BlockId) -> Column {
+        let known = self.columns[block as usize];
+        self.leave(block);
         known
     }
 
     /// Takes `block` out of its list, if it is in one.
     pub fn leave(&mut self, block: BlockId) {
         let column = &mut self.columns[block as usize];
-        let place = column.place();
-        column.set_place(Place::Out);
-        if place != Place::Listed {
-            return;
+        let known = *column;
+        column.word &= !STANDS;
+        if known.is_listed() {
+            self.close(known.before, known.after, known.class(), known.band());
         }
-        let (before, after, class, band) =
-            (column.before, column.after, column.class(), column.band());
-        self.close(before, after, class, band);
     }
 
     /// Takes `blocks`, in the order of their prefix, out of their lists: those that stand in a row at once.
     pub fn leave_all(&mut self, blocks: &[BlockId]) {
-        let mut rest = blocks;
-        while let Some(&root) = rest.first() {
+        let mut rest = blocks.iter().copied();
+        let mut next = rest.next();
+        while let Some(root) = next {
+            next = rest.next();
             let columns = &mut self.columns[..];
-            if columns[root as usize].place() != Place::Listed {
-                columns[root as usize].set_place(Place::Out);
-                rest = &rest[1..];
+            let column = &mut columns[root as usize];
+            let known = *column;
+            column.word &= !STANDS;
+            if !known.is_listed() {
                 continue;
             }
-            let in_row = |pair: &&[BlockId]| columns[pair[0] as usize].before == pair[1];
-            let row = 1 + rest.windows(2).take_while(in_row).count();
-            let (row, left) = rest.split_at(row);
-            for &block in row {
-                columns[block as usize].set_place(Place::Out);
+            let mut before = known.before;
+            // None but the last stands before NIL.
+            while let Some(block) = next
+                && block == before
+            {
+                let column = &mut columns[block as usize];
+                column.word &= !STANDS;
+                before = column.before;
+                next = rest.next();
             }
-            let (leaf, root) = (columns[row[row.len() - 1] as usize], columns[root as usize]);
-            self.close(leaf.before, root.after, root.class(), root.band());
-            rest = left;
+            self.close(before, known.after, known.class(), known.band());
         }
     }
 
@@ -458,14 +403,11 @@ impl Lists {
         let band = self.bands.get_mut(at)?;
         let list = &mut band.lists[class % ROOM];
         let mut block = list.first;
-        while block != NIL {
-            // A caller that counts an owner for a while knows that it is named nevertheless.
-            let leaf = pool.children(block) == 0 && chains.is_end(block);
-            if leaf || pool.state(block) != State::Cached {
-                break;
-            }
-            let column = &mut self.columns[block as usize];
-            column.set_place(Place::Parked);
+        let columns = &mut self.columns[..];
+        // A caller that counts an owner for a while knows that it is named nevertheless.
+        while block != NIL && (pool.is_inner(block) || chains.is_inner(block, pool)) {
+            let column = &mut columns[block as usize];
+            column.word ^= LISTED ^ PARKED;
             block = column.after;
         }
         if block != list.first {

@@ -24,22 +24,26 @@
 //! per block ([`MOST_WATCHED`] of them, 32 MiB, at the most), and 400 kB.
 
 mod chains;
+mod column;
 mod departed;
 mod firsts;
 mod gaps;
 mod idle;
 mod lists;
 mod rival;
+mod tuning;
 
 use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
 use chains::Chains;
-use departed::Departures;
+use column::{History, LATEST, MOST_USES};
+use departed::{Departure, Departures};
 use firsts::Firsts;
 use gaps::Gaps;
 use idle::Idle;
-use lists::{Column, History, LATEST, Lists};
+use lists::Lists;
 use rival::Rival;
+pub use tuning::Tuning;
 
 /// Blocks used once, twice, 3–4, 5–8 and more times: what says most.
 const USES: usize = 5;
@@ -60,82 +64,19 @@ const EPOCH_LEAST: u32 = 16;
 /// What the firsts of the lists are worth is looked up so often while as many blocks are used as there are.
 const LOOKS: u32 = 16;
 
-/// What was chosen by measurement. Configuration has none of it; experiments may change it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tuning {
-    /// Classes by uses, at most 5, by turns, at most 3, and by depth, at most 4; 1 tells none apart.
-    pub uses: usize,
-    /// See `uses`.
-    pub generations: usize,
-    /// See `uses`.
-    pub depths: usize,
-    /// Departed blocks that are watched for a return, by the capacity: gaps much longer than the
-    /// cache lasts must be seen for their tails to be known.
-    pub watched: usize,
-    /// How many idle blocks at an age it takes to believe their rate of reuse as much as what is
-    /// known without them: of those used as often, of all classes, and before that of all ages.
-    pub trust: f64,
-    /// Of blocks used once, twice and so on, until they have been seen: their chance of a use at each
-    /// age, by that of all.
-    pub prior: [f64; USES],
-    /// What is kept of the past at each refresh.
-    pub keep: f64,
-    /// Victims from one refresh of all classes to the next: this part of the capacity.
-    pub refresh: u32,
-    /// Victims between two refreshes of a family at the least, so that they cost little a victim.
-    pub least: u32,
-    /// The first comes after as many victims: this part of the capacity.
-    pub start: u32,
-    /// While it begins, when there is most to learn, they are this part of all victims.
-    pub first: u64,
-    /// Waits of one block in so many, a power of two, are counted, from [`Tuning::few`] blocks on; their
-    /// keys say which.
-    pub share: u32,
-    /// Among fewer blocks every wait is counted.
-    pub few: u32,
-    /// Block accesses that ages are told apart by, at the finest: this part of the capacity.
-    pub epoch: u32,
-    /// Hits by accesses that lru may get ahead.
-    pub budget: f64,
-    /// Victims, by the capacity, until what was learned is trusted in full: gaps longer than the cache
-    /// lasts are not known before.
-    pub ramp: f64,
-    /// Accesses granted to the budget from the start, by the capacity.
-    pub grace: f64,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            uses: USES,
-            generations: GENERATIONS,
-            depths: DEPTHS,
-            watched: 16,
-            trust: 50.0,
-            // The odds of another use after one, two and three of them, .30, .69 and .89 in traffic of
-            // coding agents (FreeInference, arXiv 2609.28870); beyond, about as they go on.
-            prior: [0.43, 2.2, 8.1, 16.0, 24.0],
-            // Half after 64 capacities: 2^(-1/256).
-            keep: 0.997_296,
-            refresh: 4,
-            least: 800,
-            start: 64,
-            first: 2,
-            share: 4,
-            few: 1_024,
-            epoch: 64,
-            budget: 0.004,
-            ramp: 1.0,
-            grace: 8.0,
-        }
-    }
-}
-
 /// Blocks that waited alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wait {
     class: u8,
     time: u64,
+}
+
+/// Blocks that become findable and are told apart by their place alone: what they were if they are used again,
+/// where the next class by depth begins, and what they are now.
+struct Run {
+    history: Option<History>,
+    until: u32,
+    word: History,
 }
 
 /// Departed blocks of one history that are used again, and how many of their waits are counted.
@@ -187,9 +128,13 @@ fn log(n: u8, most: usize) -> usize {
     if n == 0 { 0 } else { (n.ilog2() as usize + 1).min(most - 1) }
 }
 
-/// Below 1,024, 4,096, 16,384 tokens and more as 0, 1, 2, 3, up to `most` − 1.
-fn log4(tokens: u64, most: usize) -> usize {
-    (tokens >> 10).checked_ilog2().map_or(0, |octave| (octave as usize / 2 + 1).min(most - 1))
+/// The first block behind 1,024, behind 4,096 and behind 16,384 tokens of blocks with so many; [`NIL`] for
+/// each that the first `most` classes by depth do not need.
+fn depths(block_size: u32, most: usize) -> [u32; DEPTHS - 1] {
+    std::array::from_fn(|class| match block_size {
+        1.. if class + 1 < most => (1024_u32 << (2 * class)).div_ceil(block_size),
+        _ => NIL,
+    })
 }
 
 impl History {
@@ -277,12 +222,34 @@ impl Foresight {
         u32::from(tag) & (self.share - 1) == 0
     }
 
-    /// What departed is watched no longer.
-    fn lose(&mut self, history: History, counted: bool) {
-        if counted {
-            self.end(history.wait(), false, 1);
-            self.rival.lost(history.time());
+    /// What departed, and is counted, is watched no longer.
+    #[inline(never)]
+    fn lose(&mut self, history: History) {
+        self.end(history.wait(), false, 1);
+        self.rival.lost(history.time());
+    }
+
+    /// `block` leaves where parents are inferred, or is not to be found any more; what is to be remembered of it.
+    #[inline(never)]
+    fn remove_amid(&mut self, block: BlockId, cause: RemovalCause, pool: &Pool) -> Option<History> {
+        let known = self.lists.evict(block, |_| false);
+        if self.chains.are_known() {
+            self.let_parent_go(block, pool);
+            self.chains.forget(block);
         }
+        if cause == RemovalCause::Evicted {
+            return Some(known.history());
+        }
+        if known.is_counted() {
+            self.lose(known.history());
+        }
+        None
+    }
+
+    #[cold]
+    fn reserve(&mut self, capacity: u32) {
+        let watched = (capacity as usize).saturating_mul(self.tuning.watched);
+        self.departed.reserve(watched.min(MOST_WATCHED));
     }
 
     /// `block` leaves the lists: what it follows there may be next.
@@ -290,6 +257,73 @@ impl Foresight {
         if let Some(parent) = self.chains.let_go(block) {
             self.lists.bare(parent, pool);
         }
+    }
+
+    /// Notes those at the front of `blocks` that follow one another and make up `run`, as the first does: how
+    /// many they are, and of how many the waits are counted. What is remembered of the one behind
+    /// them is in `known`, if it was looked up.
+    #[inline]
+    fn enter(
+        &mut self,
+        blocks: &[BlockId],
+        run: &Run,
+        known: &mut Option<Option<History>>,
+        pool: &Pool,
+    ) -> (usize, u32) {
+        let (mut n, mut counted, mut before) = (0, 0, NIL);
+        for &block in blocks {
+            let mixed = pool.key(block).mixed();
+            if n > 0 {
+                if pool.parent(block) != before || pool.depth(block) >= run.until {
+                    break;
+                }
+                // What follows a block that is not known is not, either.
+                if run.history.is_some() {
+                    let history = self.departed.take(mixed).map(Departure::history);
+                    if history != run.history {
+                        *known = Some(history);
+                        break;
+                    }
+                }
+            }
+            let counts = self.is_counted(mixed as u16);
+            self.lists.enter(block, run.word, counts);
+            counted += u32::from(counts);
+            (n, before) = (n + 1, block);
+        }
+        (n, counted)
+    }
+
+    /// An allocation found `blocks`, which the lists note by `found`, those of one history at a time.
+    #[inline]
+    fn find(
+        &mut self,
+        blocks: &[BlockId],
+        view: View<'_>,
+        found: impl Fn(&mut Lists, &[BlockId], History, History) -> (usize, u32),
+    ) {
+        self.begin(view);
+        let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
+        let mut rest = blocks;
+        while let Some(&block) = rest.first() {
+            let history = self.lists.column(block).history();
+            let own = history.wait();
+            if own != wait {
+                self.hits(wait, n, counted);
+                (wait, n, counted) = (own, 0, 0);
+            }
+            let uses = (history.uses() + 1).min(MOST_USES);
+            let class = self.by_uses(uses) + own.class % FAMILY as u8;
+            let next = History::new(class, uses, self.time);
+            let (of_it, joining) = found(&mut self.lists, rest, history, next);
+            self.idle.join(class, joining);
+            n += of_it as u32;
+            counted += joining;
+            rest = &rest[of_it..];
+        }
+        self.hits(wait, n, counted);
+        self.last = blocks.last().copied().or(self.last);
+        self.accesses += blocks.len() as u64;
     }
 
     fn by_uses(&self, uses: u8) -> u8 {
@@ -388,16 +422,17 @@ impl Eviction for Foresight {
     fn insert(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
         self.begin(view);
         self.lists.grow(view.pool.created());
-        let depths = self.tuning.depths.min(DEPTHS);
+        let depths = depths(self.block_size, self.tuning.depths);
         let (mut new, mut counted_new) = (0, 0);
-        // Blocks whose waits are counted, of a class.
-        let (mut joining, mut joined) = (0, 0);
-        // Those that come back, of one history, and their uses from now on.
-        let (mut back, mut uses_back, mut class_back) = (Back::default(), 1, 0);
         let mut unknown = if self.unknown.0 == view.now { self.unknown.1 } else { NIL };
         // The block before it, and the turns that built its prefix.
         let (mut before, mut turns) = (NIL, 0);
-        for &block in blocks {
+        // Those that come back, of one history.
+        let mut back = Back::default();
+        let mut rest = blocks;
+        // What is remembered of the first of the rest, if it was looked up.
+        let mut known = None;
+        while let Some(&block) = rest.first() {
             let told = view.pool.parent(block);
             let parent = if told == NIL && self.chains.is_on {
                 let last = if before == NIL { self.last } else { Some(before) };
@@ -405,43 +440,41 @@ impl Eviction for Foresight {
             } else {
                 told
             };
-            // A block leaves before its parent does, and is forgotten before it.
-            let follows = told == unknown && told != NIL;
-            let mixed = view.pool.key(block).mixed();
-            let counted = self.is_counted(mixed as u16);
-            let (mut uses, mut class) = (1, 0);
-            if let Some(gone) = if follows { None } else { self.departed.take(mixed) } {
-                let history = gone.history();
-                if Some(history) != back.history {
-                    self.come_back(back);
-                    back = Back { history: Some(history), n: 0, counted: 0 };
-                    uses_back = (history.uses() + 1).min(lists::MOST_USES);
-                    class_back = self.by_uses(uses_back);
-                }
-                back.n += 1;
-                back.counted += u32::from(counted);
-                (uses, class) = (uses_back, class_back);
-            } else {
-                unknown = block;
-                new += 1;
-                counted_new += u32::from(counted);
-            }
-            let tokens = u64::from(view.pool.depth(block)) * u64::from(self.block_size);
             // One that has just been inserted was not found since.
             if parent == NIL || parent != before {
                 turns = self.turns(parent);
             }
-            before = block;
-            class += (turns * DEPTHS + log4(tokens, depths)) as u8;
-            if class != joining {
-                self.idle.join(joining, joined);
-                (joining, joined) = (class, 0);
+            // A block leaves before its parent does, and is forgotten before it.
+            let follows = told == unknown && told != NIL;
+            let history = match known.take() {
+                Some(history) => history,
+                None if follows => None,
+                None => self.departed.take(view.pool.key(block).mixed()).map(Departure::history),
+            };
+            let uses = history.map_or(1, |history| (history.uses() + 1).min(MOST_USES));
+            let depth = view.pool.depth(block);
+            let deeper = depths.iter().filter(|&&from| depth >= from).count();
+            let until = depths.get(deeper).copied().unwrap_or(NIL);
+            let class = self.by_uses(uses) + (turns * DEPTHS + deeper) as u8;
+            let run = Run { history, until, word: History::new(class, uses, self.time) };
+            let (n, counted) = self.enter(rest, &run, &mut known, view.pool);
+            self.idle.join(class, counted);
+            if let Some(history) = history {
+                if back.history != Some(history) {
+                    self.come_back(back);
+                    back = Back { history: Some(history), n: 0, counted: 0 };
+                }
+                back.n += n as u32;
+                back.counted += counted;
+            } else {
+                unknown = rest[n - 1];
+                new += n as u32;
+                counted_new += counted;
             }
-            joined += u32::from(counted);
-            self.lists.enter(block, Column::new(History::new(class, uses, self.time), counted));
+            before = rest[n - 1];
+            rest = &rest[n..];
         }
         self.come_back(back);
-        self.idle.join(joining, joined);
         if new > 0 {
             self.unknown = (view.now, unknown);
             self.rival.access(None, false, new, counted_new);
@@ -451,28 +484,15 @@ impl Eviction for Foresight {
     }
 
     fn hit(&mut self, blocks: &[BlockId], _: Access<'_>, view: View<'_>) {
-        self.begin(view);
-        let (mut wait, mut n, mut counted) = (Wait { class: 0, time: 0 }, 0, 0);
-        let mut rest = blocks;
-        while let Some(&block) = rest.first() {
-            let history = self.lists.column(block).history();
-            let own = history.wait();
-            if own != wait {
-                self.hits(wait, n, counted);
-                (wait, n, counted) = (own, 0, 0);
-            }
-            let uses = (history.uses() + 1).min(lists::MOST_USES);
-            let class = self.by_uses(uses) + own.class % FAMILY as u8;
-            let next = History::new(class, uses, self.time);
-            let (found, joining) = self.lists.find(rest, history, next);
-            self.idle.join(class, joining);
-            n += found as u32;
-            counted += joining;
-            rest = &rest[found..];
+        self.find(blocks, view, Lists::find);
+    }
+
+    fn own(&mut self, blocks: &[BlockId], first: &[BlockId], _: Access<'_>, view: View<'_>) {
+        if first.len() == blocks.len() && !self.chains.are_known() {
+            return self.find(blocks, view, Lists::take_found);
         }
-        self.hits(wait, n, counted);
-        self.last = blocks.last().copied().or(self.last);
-        self.accesses += blocks.len() as u64;
+        self.acquire(first, view);
+        self.find(blocks, view, Lists::find);
     }
 
     fn acquire(&mut self, blocks: &[BlockId], view: View<'_>) {
@@ -509,22 +529,20 @@ impl Eviction for Foresight {
     }
 
     fn remove(&mut self, block: BlockId, cause: RemovalCause, view: View<'_>) {
-        let bare = !self.chains.are_known();
-        let column = self.lists.evict(block, |next| bare && view.pool.children(next) == 0);
-        if self.chains.are_known() {
-            self.let_parent_go(block, view.pool);
-            self.chains.forget(block);
-        }
-        let history = column.history();
-        if cause != RemovalCause::Evicted {
-            return self.lose(history, column.is_counted());
-        }
+        let history = if cause == RemovalCause::Evicted && !self.chains.are_known() {
+            self.lists.evict(block, |next| view.pool.children(next) == 0).history()
+        } else if let Some(history) = self.remove_amid(block, cause, view.pool) {
+            history
+        } else {
+            return;
+        };
         if !self.departed.is_reserved() {
-            let watched = (view.pool.usable() as usize).saturating_mul(self.tuning.watched);
-            self.departed.reserve(watched.min(MOST_WATCHED));
+            self.reserve(view.pool.usable());
         }
-        if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history) {
-            self.lose(gone.history(), self.is_counted(gone.tag()));
+        if let Some(gone) = self.departed.add(view.pool.key(block).mixed(), history)
+            && self.is_counted(gone.tag())
+        {
+            self.lose(gone.history());
         }
     }
 
