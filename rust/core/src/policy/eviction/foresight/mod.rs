@@ -21,7 +21,7 @@
 //! prefix that was used at one time goes without a comparison. What blocks are worth is worked out anew bit
 //! by bit, a fifth of the classes at a time, and once it is asked for. Memory: 16 bytes a block, as many
 //! again where parents are inferred (see `chains`), 8 for each of the [`Tuning::watched`] departed blocks
-//! per block ([`MOST_WATCHED`] of them, 32 MiB, at the most), and 400 kB.
+//! per block ([`MOST_WATCHED`] of them, 32 MiB, at the most), and 500 kB.
 
 mod chains;
 mod column;
@@ -77,6 +77,14 @@ struct Run {
     history: Option<History>,
     until: u32,
     word: History,
+}
+
+/// Whether it was looked up what is remembered of a block, and what that is.
+#[derive(Debug, Clone, Copy, Default)]
+enum Lookup {
+    #[default]
+    Open,
+    Done(Option<History>),
 }
 
 /// Departed blocks of one history that are used again, and how many of their waits are counted.
@@ -267,7 +275,7 @@ impl Foresight {
         &mut self,
         blocks: &[BlockId],
         run: &Run,
-        known: &mut Option<Option<History>>,
+        known: &mut Lookup,
         pool: &Pool,
     ) -> (usize, u32) {
         let (mut n, mut counted, mut before) = (0, 0, NIL);
@@ -281,7 +289,7 @@ impl Foresight {
                 if run.history.is_some() {
                     let history = self.departed.take(mixed).map(Departure::history);
                     if history != run.history {
-                        *known = Some(history);
+                        *known = Lookup::Done(history);
                         break;
                     }
                 }
@@ -431,7 +439,7 @@ impl Eviction for Foresight {
         let mut back = Back::default();
         let mut rest = blocks;
         // What is remembered of the first of the rest, if it was looked up.
-        let mut known = None;
+        let mut known = Lookup::Open;
         while let Some(&block) = rest.first() {
             let told = view.pool.parent(block);
             let parent = if told == NIL && self.chains.is_on {
@@ -446,10 +454,12 @@ impl Eviction for Foresight {
             }
             // A block leaves before its parent does, and is forgotten before it.
             let follows = told == unknown && told != NIL;
-            let history = match known.take() {
-                Some(history) => history,
-                None if follows => None,
-                None => self.departed.take(view.pool.key(block).mixed()).map(Departure::history),
+            let history = match std::mem::take(&mut known) {
+                Lookup::Done(history) => history,
+                Lookup::Open if follows => None,
+                Lookup::Open => {
+                    self.departed.take(view.pool.key(block).mixed()).map(Departure::history)
+                }
             };
             let uses = history.map_or(1, |history| (history.uses() + 1).min(MOST_USES));
             let depth = view.pool.depth(block);
