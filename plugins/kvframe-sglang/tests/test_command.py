@@ -1,4 +1,4 @@
-"""The command that shows what policies hit, where SGLang is not installed."""
+"""The commands of this package, where SGLang is not installed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import sys
 
 import pytest
 
+ABSENT = importlib.util.find_spec("sglang") is None
+COMMANDS = ("replay", "cost", "streams", "compatibility")
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
-def test_without_sglang_a_replay_says_so_in_a_line() -> None:
+
+@pytest.mark.skipif(not ABSENT, reason="SGLang is installed")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_sglang_a_command_says_so_in_a_line(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kvframe_sglang.replay"],
+        [sys.executable, "-m", f"kvframe_sglang.{command}"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Traceback" not in done.stderr
-    assert done.stderr.endswith("torch is not installed beside it\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: not installed beside {sys.executable}: sglang")
+    assert line.endswith("(pip install 'sglang==0.5.23')")
