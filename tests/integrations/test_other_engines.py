@@ -3,7 +3,8 @@
 In SGLang that is the plain RadixCache, which no server builds.
 
 Each runs where a variable names an interpreter that has the package: VLLM_PYTHON, SGLANG_PYTHON,
-LMCACHE_PYTHON. kvframe itself is lent to it; click, msgspec, numpy and pluggy must be there.
+LMCACHE_PYTHON. kvframe itself is lent to it, and what it needs (click, msgspec, numpy, pluggy,
+xxhash) must be there.
 """
 
 from __future__ import annotations

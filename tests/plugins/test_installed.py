@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -94,4 +95,24 @@ def test_importers_of_other_kinds_are_asked_each_time(
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Importer()])
     assert of("theirs") == []
     put(elsewhere, "theirs", "p")
+    assert of("theirs") == [("theirs", "p")]
+
+
+def test_packages_are_found_beside_the_backport_of_importlib_metadata(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where importlib_metadata is imported (OpenTelemetry does), PathFinder finds no packages."""
+
+    class MetadataPathFinder:
+        __module__ = "importlib_metadata"
+
+        def find_spec(self, *_: object) -> None:
+            return None
+
+        def find_distributions(self, _: object) -> Iterable[metadata.Distribution]:
+            raise AssertionError("sys.path is read twice")
+
+    monkeypatch.delattr(PathFinder, "find_distributions")
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, MetadataPathFinder()])
+    put(install(), "theirs", "p")
     assert of("theirs") == [("theirs", "p")]

@@ -289,10 +289,10 @@ def test_the_command_imports_neither_vllm_nor_torch() -> None:
 
 
 @pytest.mark.skipif(installed(), reason="vLLM is installed")
-@pytest.mark.parametrize("command", ["replay", "replay.cost"])
-def test_without_vllm_a_replay_says_so_in_a_line(command: str) -> None:
+@pytest.mark.parametrize("command", ["replay", "replay.cost", "compatibility", "suite SOURCE"])
+def test_without_vllm_a_command_says_so_in_a_line(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", f"kvframe_vllm.{command}"],
+        [sys.executable, "-m", *f"kvframe_vllm.{command}".split()],
         capture_output=True,
         text=True,
         check=False,
@@ -300,3 +300,4 @@ def test_without_vllm_a_replay_says_so_in_a_line(command: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: vLLM is not installed beside ")
+    assert line.endswith("(pip install 'vllm==0.33.*')")

@@ -25,6 +25,9 @@ GROUPS: dict[str, Kind] = {f"kvframe.{kind}": kind for kind in KINDS}
 OLD_GROUP = "kvframe"
 """The old group, which held every kind."""
 
+# Of a finder that looks through sys.path in PathFinder's place, whose own it takes away.
+_BACKPORT = "importlib_metadata"
+
 _SETTLED_NS = 2_000_000_000
 """A change that comes later than this after another has another time: FAT counts in two seconds."""
 
@@ -85,7 +88,8 @@ def _all() -> Iterator[Package]:
         if finder is PathFinder:
             for entry in sys.path:
                 yield from _in(os.path.abspath(os.fsdecode(entry)))
-        elif find is not None:  # of an importer of another kind, which says not when it changes
+        elif find is not None and type(finder).__module__ != _BACKPORT:
+            # An importer of another kind, which says not when it changes.
             yield from _read(find(DistributionFinder.Context()))
 
 
@@ -97,11 +101,12 @@ def _in(folder: str) -> tuple[Package, ...]:
 
 
 def _look(folder: str) -> _Folder:
-    from importlib.metadata import DistributionFinder
+    # Not by PathFinder: the backport takes its method away (see _BACKPORT).
+    from importlib.metadata import DistributionFinder, MetadataPathFinder
 
     now = time.time_ns()
     times = {path: _time(path) for path in _watched(folder)}
-    found = PathFinder.find_distributions(DistributionFinder.Context(path=[folder]))
+    found = MetadataPathFinder.find_distributions(DistributionFinder.Context(path=[folder]))
     return _Folder(tuple(_read(found)), times, max(times.values()) < now - _SETTLED_NS)
 
 

@@ -16,6 +16,7 @@ tree was asked: what of a prompt is cached, and which node goes next. One line c
 | `kvframe_sglang.spans` | what an event says of a node |
 | `kvframe_sglang.server` | a cache as a server builds it, without a model |
 | `kvframe_sglang.streams` | requests served by kvframe's tree and by SGLang's, side by side |
+| `kvframe_sglang.command` | what its commands say where SGLang is not installed |
 | `kvframe_sglang.replay`, `kvframe_sglang.cost` | what policies hit there; what a call costs |
 | `kvframe_sglang.compatibility` | the page that says what was found |
 """

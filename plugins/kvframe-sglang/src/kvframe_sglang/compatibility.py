@@ -15,6 +15,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kvframe_sglang.command import needs_sglang
+
 RECORD = Path("results") / "compatibility.json"
 PAGE = Path("COMPATIBILITY.md")
 OPERATIONS = 10_000
@@ -113,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m kvframe_sglang.compatibility")
     parser.add_argument("--page", action="store_true", help="write the page from the records alone")
     if not parser.parse_args().page:
+        needs_sglang(parser)
         measure()
     rows = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     cost = RECORD.with_name("cost.json")

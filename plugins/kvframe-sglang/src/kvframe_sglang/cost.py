@@ -22,17 +22,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
+from kvframe_sglang.command import needs_sglang
 
 PAGE, LEAVES, CALLS = 16, 40_000, 100
 CORES = {"kvframe lru": "kvframe:lru", "kvframe arc": "kvframe:arc", "rust": "lru", "python": "lru"}
 
 
 class Nowhere:
-    """An allocator that takes slots back and forgets them."""
+    """An allocator that takes slots back and forgets them.
 
-    device = torch.device("cpu")
+    Args:
+        device: Where the slots would be.
+    """
+
     page_size = PAGE
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
 
     def free_segment(self, indices: Any, start_pos: int = 0) -> None:
         """Slots come back."""
@@ -40,6 +46,7 @@ class Nowhere:
 
 def made(core: str) -> Any:
     """A cache on that core."""
+    import torch
     from sglang.srt.mem_cache.cache_init_params import CacheInitParams
     from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
     from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
@@ -47,7 +54,7 @@ def made(core: str) -> Any:
     params = CacheInitParams(
         disable=False,
         req_to_token_pool=None,
-        token_to_kv_pool_allocator=Nowhere(),
+        token_to_kv_pool_allocator=Nowhere(torch.device("cpu")),
         page_size=PAGE,
         eviction_policy=CORES[core],
     )
@@ -78,6 +85,7 @@ class Bench:
 
     def store(self, tokens: array[int]) -> Any:
         """Store a prompt."""
+        import torch
         from sglang.srt.mem_cache.base_prefix_cache import InsertParams
         from sglang.srt.mem_cache.radix_cache import RadixKey
 
@@ -156,6 +164,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    needs_sglang(parser)
     best = measure(asked.rounds)
     print("µs a call".ljust(14), *(work.rjust(12) for work in WORKS))
     for core, row in best.items():

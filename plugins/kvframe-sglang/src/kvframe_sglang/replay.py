@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvframe.errors import KVFrameError
 from kvframe_sglang import choice
-
-if TYPE_CHECKING:
-    from kvframe_sglang.server import Request
+from kvframe_sglang.command import needs_sglang
+from kvframe_sglang.server import Request, Requests, cache, start
 
 CHUNK, RUNNING, ANSWER = 512, 8, 16
 
@@ -39,8 +38,6 @@ def prompts(count: int, seed: int = 1) -> list[list[int]]:
 
 def served(made: Any, asked: list[list[int]]) -> float:
     """The share of prompt tokens that were found."""
-    from kvframe_sglang.server import Requests
-
     requests, found = Requests(made), 0
     running: list[Request] = []
     for prompt in asked:
@@ -75,10 +72,7 @@ def main() -> None:
             choice.asked(f"{choice.NAME}:{name}")
         except KVFrameError as error:
             parser.error(str(error))
-    try:
-        from kvframe_sglang.server import cache, start
-    except ModuleNotFoundError as error:
-        parser.error(f"SGLang's cache serves here, and {error.name} is not installed beside it")
+    needs_sglang(parser)
     server = start("--page-size", str(asked.page_size))
     sizes = [int(size) for size in asked.tokens.split(",")]
     print("policy".ljust(12), *(f"{size:8d}" for size in sizes), flush=True)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def start(*arguments: str) -> Any:
@@ -73,6 +74,7 @@ def cache(parsed: Any, slots: int, *, page_size: int = 1, **given: Any) -> Any:
 
 def allocator(slots: int, page_size: int) -> Any:
     """SGLang's own, for pages of one token or more."""
+    import torch
     from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
     from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 
@@ -175,14 +177,14 @@ class Requests:
         kept, had = request.kv.cache_protected_len, request.kv.kv_allocated_len
         row = self._pool.req_to_token[request.kv.req_pool_idx]
         if kept < had:
-            self._allocator.free(row[kept:had].to(torch.int64))
+            self._allocator.free(row[kept:had].long())
         self.cache.unlock(request.lock)
         self._pool.free_slots.append(request.kv.req_pool_idx)
         self.cache.on_release(request, checkpointed=not aborted)
 
     def _write(self, request: Request, start: int, slots: torch.Tensor) -> None:
         row = (request.kv.req_pool_idx, slice(start, start + len(slots)))
-        self._pool.write(row, slots.to(torch.int32))
+        self._pool.write(row, slots.int())
 
     def _room(self, need: int) -> torch.Tensor | None:
         from sglang.srt.mem_cache.base_prefix_cache import EvictParams

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kvframe_sglang.command import needs_sglang
 from kvframe_sglang.server import Request, Requests, cache, start
 
 PAGES = (1, 16, 64)
@@ -191,6 +192,7 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    needs_sglang(parser)
     wrong = False
     for page_size in PAGES:
         done, difference = beside(page_size, asked.operations, asked.seed)

@@ -14,18 +14,25 @@ BAD_INPUT = 2
 
 
 def needs_vllm() -> None:
-    """End a command, ``python -m ...``, with one line if vLLM is not there.
-
-    Call it in the package of commands that import vLLM: Python loads that first, and
-    ``sys.argv[0]`` is ``-m`` until it has found the command. An import is left alone.
+    """End a command with one line if vLLM is not there.
 
     Raises:
         SystemExit: With `BAD_INPUT`.
     """
-    if sys.argv[0] == "-m" and importlib.util.find_spec("vllm") is None:
+    if importlib.util.find_spec("vllm") is None:
         why = f"vLLM is not installed beside {sys.executable}; this command runs its scheduler"
-        print(f"error: {why}", file=sys.stderr)
+        print(f"error: {why} (pip install 'vllm==0.33.*')", file=sys.stderr)
         raise SystemExit(BAD_INPUT)
+
+
+def commands_need_vllm() -> None:
+    """The same, of a package of commands that import vLLM, called where ``python -m`` loads it.
+
+    Python does that first, and ``sys.argv[0]`` is ``-m`` until it has found the command. An import
+    is left alone.
+    """
+    if sys.argv[0] == "-m":
+        needs_vllm()
 
 
 def one_line(main: Callable[[], None]) -> Callable[[], None]:

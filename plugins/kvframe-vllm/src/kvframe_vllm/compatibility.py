@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kvframe_vllm import releases
-from kvframe_vllm.command import one_line
+from kvframe_vllm.command import needs_vllm, one_line
 from kvframe_vllm.suite import rows_of
 
 RECORD = Path("results") / "compatibility.json"
@@ -104,7 +104,10 @@ def main() -> None:
     """Compare, record, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m kvframe_vllm.compatibility")
     parser.add_argument("--page", action="store_true", help="write the page from the records alone")
-    told = [] if parser.parse_args().page else measure()
+    told: list[str] = []
+    if not parser.parse_args().page:
+        needs_vllm()
+        told = measure()
     rows = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     PAGE.write_text(page(rows), encoding="utf-8")
     if any(one != EQUAL for one in told):

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvframe_vllm.command import one_line
+from kvframe_vllm.command import needs_vllm, one_line
 from kvframe_vllm.suite_faces import FACE, MET, POLICY
 
 RECORD = Path("results") / "suite.json"
@@ -123,6 +123,7 @@ def main() -> None:
         "--reports", type=Path, help="folder of pytest's reports; those in it are not made again"
     )
     asked = parser.parse_args()
+    needs_vllm()
     with tempfile.TemporaryDirectory() as folder:
         reports = asked.reports or Path(folder)
         reports.mkdir(exist_ok=True)

@@ -20,6 +20,6 @@
 ``switching``  time of a switch in a full pool
 """
 
-from kvframe_vllm.command import needs_vllm
+from kvframe_vllm.command import commands_need_vllm
 
-needs_vllm()
+commands_need_vllm()
