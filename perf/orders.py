@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvframe.bench.server.cells import LAST_ADMITTED, ServerCell, simulate
-from kvframe.bench.server.job import ServerJob, ServerRequest
+from kvframe.bench.server.job import ServerJob
+from kvframe.bench.server.request import ServerRequest
 from perf.pages import write
 from perf.results import warn_debug
 from perf.table import short, table

@@ -65,7 +65,11 @@ def test_variants_are_rows_and_have_verdicts(bench: Command, tmp_path: Path) -> 
     assert [row.split()[0] for row in rows[:6]] == ["one"] * 2 + ["tiers"] * 4
     assert header.split()[:3] == ["variant", "policy", "routing"]
     assert header.split()[-2:] == ["rejected", "unfinished"]
-    assert rows[-2].endswith("for all at once, over 2 draws of the traffic.")
+    verdict, _, of_all, of_one, of_its_tier = rows[-5:]
+    assert verdict.endswith("for all at once, over 2 draws of the traffic.")
+    assert of_all.startswith("Step times: what a model of 8 billion parameters moves")
+    assert of_one.startswith("tiers: --capacity is what each replica has")
+    assert of_its_tier.startswith("tiers: tier host: ")
     assert sum(row.startswith("small/one, load 1, 60 blocks: ") for row in rows) == 1
     below = [row for row in rows if "2 replicas by prefix of 60 blocks: host below the pool" in row]
     assert len(below) == 1
@@ -95,7 +99,8 @@ def test_variants_of_a_recorded_trace_are_named_in_every_line(
     assert (done.returncode, done.stderr) == (0, "")
     _, header, *rows = done.stdout.splitlines()
     assert "good/s" in header
-    *verdicts, winner = (row for row in rows[rows.index("") + 1 :] if row)
+    said = rows[rows.index("") + 1 :]
+    *verdicts, winner = said[: said.index("")]
     assert [line.split(", load")[0] for line in verdicts] == [
         "mine/fast: ./small.jsonl",
         "mine/slow: ./small.jsonl",
@@ -123,6 +128,15 @@ def test_a_model_lies_beside_the_experiment(bench: Command, tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     (tmp_path / "of" / "model.toml").unlink()
     assert "of/model.toml: No such file" in bench("experiment", "of/small.toml").stderr
+
+
+def test_a_trace_lies_beside_the_experiment(bench: Command, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "of").mkdir()
+    small.rename(tmp_path / "of" / "small.jsonl")
+    (tmp_path / "of" / "mine.toml").write_text(RECORDED)
+    done = bench("experiment", "of/mine.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mine/fast: of/small.jsonl, load 1" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ from kvframe.bench.charts.pictures import Look
 from kvframe.bench.charts.reading import read_results
 from kvframe.bench.job import Job, Request
 from kvframe.bench.results import write_atomic
-from kvframe.bench.server.job import ServerJob, ServerRequest
+from kvframe.bench.server.job import ServerJob
+from kvframe.bench.server.request import ServerRequest
 from kvframe.bench.server.requests import rows_of
 from kvframe.bench.sweep import LISTS
 from kvframe.bench.verdict import Verdict
@@ -142,7 +143,7 @@ class Study:
         """Simulate servers, as ``kvframe bench serve`` does; requests are kept, too.
 
         Args:
-            **asked: Fields of `kvframe.bench.server.job.ServerRequest`.
+            **asked: Fields of `kvframe.bench.server.request.ServerRequest`.
 
         Raises:
             ConfigError: An unknown field, or an option's value.

@@ -14,13 +14,8 @@ from kvframe.bench.build import debug_warning
 from kvframe.bench.server.below import FILLS, HIT_REFRESHES
 from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
-from kvframe.bench.server.job import (
-    ORDERS,
-    POLICIES,
-    PREEMPTION_ORDERS,
-    ServerJob,
-    ServerRequest,
-)
+from kvframe.bench.server.job import ServerJob
+from kvframe.bench.server.request import ORDERS, POLICIES, PREEMPTION_ORDERS, ServerRequest
 from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
 

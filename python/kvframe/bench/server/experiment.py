@@ -13,7 +13,8 @@ import msgspec
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table, filled
 from kvframe.bench.server.cells import ServerCell, ServerPlan, Simulated, simulate
-from kvframe.bench.server.job import ServerJob, ServerRequest
+from kvframe.bench.server.job import ServerJob
+from kvframe.bench.server.request import ServerRequest
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.variants import Tried, sentence
 from kvframe.bench.server.workload import drawn, parse_workload
@@ -87,6 +88,8 @@ def read_experiment(path: Path) -> Experiment:
         workload = {**told.get("workload", {}), **changes.get("workload", {})} or None
         serve = {**told.get("serve", {}), **changes.get("serve", {})}
         if workload is not None:
+            if isinstance(workload.get("sessions"), str):
+                workload["sessions"] = _beside(path.parent, workload["sessions"])
             closed = parse_workload(workload, where).is_closed
             serve = {"closed_loop": closed, **serve}
         made.append(Variant(name, workload, _request(serve, where, path.parent)))
@@ -117,9 +120,16 @@ def _request(serve: Mapping[str, Any], where: str, folder: Path) -> ServerReques
         values[name] = _value(fields[name], value, f"{where}: serve.{option}")
     if "config" in values:
         values["config"] = folder / values["config"]
+    if "traces" in values:
+        values["traces"] = tuple(_beside(folder, name) for name in values["traces"])
     if str(values.get("model_shape")).endswith(".toml"):
         values["model_shape"] = str(folder / values["model_shape"])
     return ServerRequest(**values, quiet=True)
+
+
+def _beside(folder: Path, name: str) -> str:
+    """A file that lies beside the experiment, or the name of a shipped trace."""
+    return str(folder / name) if folder != Path() and (folder / name).is_file() else name
 
 
 def _value(default: object, value: object, where: str) -> object:
@@ -148,6 +158,7 @@ def run_experiment(path: Path) -> str:
     header += ["E2E mean", "good/s", "tokens/s", "busy", "saturated", "rejected", "unfinished"]
     table = Table(f"{path.stem}, TTFT and E2E in s", header)
     said: list[str] = []
+    remarks: dict[str, list[str]] = {}
     variants, draws = read_experiment(path)
     rows: dict[str, list[Tried]] = {}
     for variant in variants:
@@ -159,6 +170,8 @@ def run_experiment(path: Path) -> str:
         # Drawn traffic has the variant's name already.
         whose = f"{path.stem}/{variant.name}: " if variant.workload is None else ""
         said += [f"{whose}{line}" for line in (*result.verdicts, *result.tier_verdicts)]
+        for remark in result.remarks:
+            remarks.setdefault(remark, []).append(variant.name)
         tried = {_place(plan): [shown[plan]] for plan in _standing(shown)}
         if _is_drawn_again(variants, draws):
             for draw in range(1, draws):
@@ -170,7 +183,16 @@ def run_experiment(path: Path) -> str:
             for place, cells in tried.items()
         ]
     said += _between(path.stem, variants, rows)
-    return "\n".join([table.title, *aligned(filled(table)), "", *said]) + "\n"
+    said += ["", *_of_whom(remarks, len(variants))]
+    return "\n".join([table.title, *aligned(filled(table)), "", *said])
+
+
+def _of_whom(remarks: Mapping[str, Sequence[str]], variants: int) -> list[str]:
+    """What the figures depend on, each once, with the variants that it is said of if not all."""
+    return [
+        remark if len(names) == variants else f"{', '.join(names)}: {remark}"
+        for remark, names in remarks.items()
+    ]
 
 
 def _job(path: Path, variant: Variant, draw: int) -> ServerJob:
