@@ -70,8 +70,8 @@ def test_the_winner_is_named_with_its_interval(bench: Command, tmp_path: Path) -
     (tmp_path / "cards.toml").write_text(FILE.format(draws=4, more=""))
     done = bench("experiment", "cards.toml")
     assert (done.returncode, done.stderr) == (0, "")
-    verdict = done.stdout.splitlines()[-1] or done.stdout.splitlines()[-2]
-    assert verdict.startswith("cards, load 1: h100 serves best of 3 variants, mean TTFT ")
+    begins = "cards, load 1: h100 serves best of 3 variants, mean TTFT "
+    (verdict,) = (line for line in done.stdout.splitlines() if line.startswith(begins))
     assert " under lru; ahead of a100 by " in verdict
     assert "; not told apart from named by 0.000 s (0.000 to 0.000); intervals of 95%" in verdict
     assert "over 4 draws of the traffic." in verdict

@@ -56,6 +56,7 @@ class Rig(World):
     def __init__(self, faults: Faults) -> None:
         self.block, self.version, self.read, self.now, self.groups = 4, "w1", 0, 0, 1
         self.faults, self.running, self.swapped = faults, {}, list[tuple[Swapped, int]]()
+        self.public: list[int] = []
         self.texts: dict[int, int] = {}
         self.may_jump = False
         self.kv = KVCacheManager(resolved())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from threading import Event
 from types import TracebackType
+
+from tests.workers import Worker
 
 
 class Proxy:
@@ -21,14 +25,14 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self._to, self._left, self._breaks = port, -1, False
-        self._go_on = threading.Event()
+        self._go_on = Event()
         self._go_on.set()
         self._listens = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listens.getsockname()[1]
         self.connections = 0
         self._open: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
+        self._workers: list[Worker] = []
+        self._begin(self._accept)
 
     def stall(self, after: int) -> None:
         """So many bytes of answers still come, then none until `go_on`."""
@@ -55,8 +59,11 @@ class Proxy:
             self._open += [client, server]
             for source, to, answers in ((client, server, False), (server, client, True)):
                 server.settimeout(None)
-                there = source, to, answers
-                threading.Thread(target=self._forward, args=there, daemon=True).start()
+                self._begin(partial(self._forward, source, to, answers))
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        self._workers.append(Worker(work))
+        self._workers[-1].start()
 
     def _forward(self, source: socket.socket, to: socket.socket, answers: bool) -> None:
         try:
@@ -91,6 +98,10 @@ class Proxy:
         self._go_on.set()
         self._listens.shutdown(socket.SHUT_RDWR)
         self._listens.close()
-        self._thread.join()
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for worker in self._workers:
+            worker.end(10)
         for end in self._open:
             end.close()

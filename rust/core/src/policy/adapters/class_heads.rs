@@ -44,7 +44,7 @@ pub trait Classes: Clone + Send + 'static {
     /// not valid for another priority.
     fn choose(&mut self, heads: Heads<'_>, view: View<'_>) -> usize;
     /// Whether the head just chosen gets another chance; its class or rank has changed then. At most
-    /// [`Classes::CHANCES`] for one leaf: after that the lowest leaf goes, whoever it is.
+    /// [`Classes::CHANCES`] for one leaf: after that the lowest leaf is the victim.
     fn spare(&mut self, _block: BlockId, _view: View<'_>) -> bool {
         false
     }
