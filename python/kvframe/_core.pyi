@@ -199,7 +199,7 @@ class Manager:
     def change(self, /, options: dict, *, eviction: bool, admission: bool) -> None:
         """
         Has the policies of `options`, a table as a manager is made from, decide from now on, as far as `eviction` and
-        `admission` say so; `pressure.*`, `retention.pin_cap` and the shares of tenants hold. All of it or nothing.
+        `admission` say so; `pressure.*`, `retention.pin_cap`, and the floors and quotas of tenants hold. All of it or nothing.
         """
     def check_answers(
         self, /, requests: SupportsGetItem[int, Request], blocks: SupportsGetItem[int, Any]

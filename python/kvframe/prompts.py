@@ -108,6 +108,7 @@ class Prompts:
         tiers: Names of the tiers that are on.
 
     Attributes:
+        public: As above.
         unkept: Those that nothing keeps so far; none once the log has said so.
     """
 
@@ -119,7 +120,7 @@ class Prompts:
         public: PublicPrefixes | None = None,
         tiers: Sequence[str] = (),
     ) -> None:
-        self.matcher, self._public = matcher, public
+        self.matcher, self.public = matcher, public
         self._core, self._gate = core, gate
         self.unkept = tiers
 
@@ -139,7 +140,7 @@ class Prompts:
     @property
     def are_plain(self) -> bool:
         """Whether requests go to the core as they are."""
-        return self.matcher is None and self._gate is None and self._public is None
+        return self.matcher is None and self._gate is None and self.public is None
 
     @property
     def asks_of_queue(self) -> bool:
@@ -151,7 +152,7 @@ class Prompts:
 
         Of a request that comes back after a preemption, both are settled.
         """
-        matcher, public = self.matcher, self._public
+        matcher, public = self.matcher, self.public
         stored = list(requests) if matcher is None else matcher.rewritten(requests)
         if public is None:
             return stored
@@ -169,7 +170,7 @@ class Prompts:
     ) -> tuple[TokenIds, dict[str, Any]]:
         """A prompt, and what sets it apart, as a request for it is stored."""
         matcher = self.matcher
-        if self._public is None and (matcher is None or not matcher.rewrites):
+        if self.public is None and (matcher is None or not matcher.rewrites):
             return prompt, space(cache_salt, lora_name, mm_items, encoder, tenant)
         asked = prompt_alone(prompt, cache_salt, lora_name, mm_items, encoder, tenant)
         (stored,) = self.rewritten([asked])
@@ -209,9 +210,9 @@ class Prompts:
         """What `KVCacheManager.lookup` answers."""
         if isinstance(prompt, Request):
             check_alone(cache_salt, lora_name, encoder, mm_items, tenant)
-            if self.matcher is None and self._public is None:
+            if self.matcher is None and self.public is None:
                 return Hit(*self._core.lookup_request(prompt))
-        elif self.matcher is None and self._public is None:
+        elif self.matcher is None and self.public is None:
             apart = space(cache_salt, lora_name, mm_items, encoder, tenant)
             return Hit(*self._core.lookup(prompt, **apart))
         else:

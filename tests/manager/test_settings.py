@@ -285,18 +285,6 @@ def test_what_runs_while_the_policy_changes_runs_on(policy: str) -> None:
     kv.check_integrity()
 
 
-def test_the_eviction_policy_and_the_shares_stay_where_there_are_tenants() -> None:
-    def config(policy: str, quota: float) -> Config:
-        return plain(eviction=policy, tenants=[{"name": "b", "quota": quota}])
-
-    kv = KVCacheManager(config("lru", 0.9))
-    with pytest.raises(ConfigError, match=r'eviction\.policy = "lfu": .* each tenant has a policy'):
-        kv.settings.reload(config("lfu", 0.9))
-    with pytest.raises(ConfigError, match=r"tenants.*quota = 0\.5: .* were shared out by them"):
-        kv.settings.reload(config("lru", 0.5))
-    assert kv.settings.version == 1
-
-
 def test_a_policy_in_the_making_changes_nothing() -> None:
     def make(_: object) -> Deepest:
         kv.settings.reload(plain(eviction="lfu"))

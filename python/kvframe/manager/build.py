@@ -99,14 +99,25 @@ def public_of(resolved: Resolved) -> PublicPrefixes | None:
         public = PublicPrefixes.read(path, config.cache.block_size)
     except (OSError, ValueError, UsageError) as error:
         raise origins.error("prefix.public", path, str(error)) from error
+    check_public_floor(resolved, public)
+    return public
+
+
+def check_public_floor(resolved: Resolved, public: PublicPrefixes) -> None:
+    """Check that the public tenant, if there is one, is sure of a block for each of the prefixes.
+
+    Raises:
+        ConfigError: Its floor is too small.
+    """
+    config, origins = resolved.config, Origins(resolved.provenance)
     needed = public.blocks * len(config.groups)
     for at, tenant in enumerate(config.tenants):
         floor = tenant.floor
         blocks = int(floor * resolved.capacity_blocks) if isinstance(floor, float) else floor
         if tenant.public and blocks < needed:
+            path = config.prefix.public
             reason = f"is {blocks} blocks: the prefixes of {path} have {needed}"
             raise origins.error(join(join("tenants", at), "floor"), floor, reason)
-    return public
 
 
 def tiers_of(resolved: Resolved) -> list[str]:

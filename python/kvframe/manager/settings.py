@@ -14,7 +14,7 @@ from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins
 from kvframe.config.tree import leaves
 from kvframe.errors import UsageError
-from kvframe.manager.build import evicting_of, gate_of, table_of
+from kvframe.manager.build import check_public_floor, evicting_of, gate_of, table_of
 from kvframe.prompts import Prompts
 from kvframe.registry import Registry
 from kvframe.stats.inspect import Inspect
@@ -40,12 +40,12 @@ FIXED = {
     "retention.sessions": "the sessions of the blocks there are were followed by it",
     "observe": "the counts there are began with it",
     "security": "the blocks there are were hashed under it",
-    "tenants": "the blocks there are were shared out by them",
+    "tenants": "the blocks there are are counted by them; floors and quotas of the same can change",
 }
 """Keys, and sections, that a manager keeps to its end, and why."""
 
-APART = "each tenant has a policy of its own, which knows its blocks"
-"""Why the eviction policy stays where there are tenants."""
+SHARES = ("floor", "quota")
+"""Keys of a tenant that a manager takes while it serves."""
 
 
 class ConfigChange(NamedTuple):
@@ -80,8 +80,8 @@ class Settings:
     """``kv.settings``: another configuration in a manager that serves, and the one before back.
 
     No block is lost by a change of policy, and no running sequence is touched. A new eviction
-    policy finds the cached blocks in the order in which the old one would have evicted them; what
-    the old one counted or remembered besides is gone with it.
+    policy finds the cached blocks in the order in which the old one would have evicted them, each
+    tenant's those of that tenant; what the old one counted or remembered besides is gone with it.
     """
 
     def __init__(
@@ -115,7 +115,9 @@ class Settings:
         """Put another configuration in force: all of it, or nothing.
 
         A policy whose section differs is made anew; one whose section does not stays as it is, with
-        all that it has learnt. Beside ``[[tenants]]`` the eviction policy stays.
+        all that it has learnt. The tenants of ``[[tenants]]`` may have other floors and quotas:
+        under a lower quota a tenant's cached blocks above it are evicted, and what its sequences
+        own above it as soon as it is cached. Until then the tenant gets no more blocks.
 
         Args:
             config: A configuration, or the file that describes one; None takes the file in the
@@ -129,7 +131,9 @@ class Settings:
 
         Raises:
             ConfigError: A value is wrong, or cannot change while the manager serves: the message
-                names the key and says why; `ConfigError.others` has further ones.
+                names the key and says why; `ConfigError.others` has further ones. Also a floor that
+                cannot be met beside what others own, or were promised, and a quota below what the
+                tenant's own sequences were promised.
             PluginError: A policy is not found, blocked or broken.
             PolicyError: A policy cannot be made, or refuses the pool.
             UsageError: ``registry`` or sections are given beside a configuration, or a policy that
@@ -168,11 +172,13 @@ class Settings:
     def _put_alone(self, then: Resolved) -> ConfigReceipt:
         now = self._resolved
         changes = tuple(_changes(now, then))
-        _check(changes, then)
+        _check(changes, Origins(then.provenance))
         if not changes:
             return ConfigReceipt(self._version, ())
         sections = {change.key.partition(".")[0] for change in changes}
         evicts, admits = "eviction" in sections, "admission" in sections
+        if self._prompts.public is not None:
+            check_public_floor(then, self._prompts.public)
         evicting = evicting_of(then) if evicts else None
         gate = gate_of(then) if admits else None
         table = table_of(then, evicting, gate)
@@ -216,17 +222,15 @@ def _changes(now: Resolved, then: Resolved) -> Iterator[ConfigChange]:
             yield ConfigChange(key, was.get(key), is_now.get(key))
 
 
-def _check(changes: tuple[ConfigChange, ...], then: Resolved) -> None:
+def _check(changes: tuple[ConfigChange, ...], origins: Origins) -> None:
     """Check that all of them can be made while a manager serves.
 
     Raises:
         ConfigError: One cannot; the first, with the others.
     """
-    faults, origins = Faults(), Origins(then.provenance)
+    faults = Faults()
     for change in changes:
         why = _why_fixed(change.key)
-        if then.config.tenants and change.key.startswith("eviction."):
-            why = APART
         if why is None:
             continue
         reason = f"cannot change in a manager that serves: {why}"
@@ -240,6 +244,8 @@ def _check(changes: tuple[ConfigChange, ...], then: Resolved) -> None:
 def _why_fixed(key: str) -> str | None:
     section = key.partition(".")[0].partition("[")[0]
     if section in LIVE or key in LIVE:
+        return None
+    if section == "tenants" and key.rpartition(".")[2] in SHARES:
         return None
     return FIXED.get(key) or FIXED[section]
 

@@ -17,7 +17,7 @@ use crate::policy::eviction::make_policies;
 #[pymethods]
 impl Manager {
     /// Has the policies of `options`, a table as a manager is made from, decide from now on, as far as `eviction` and
-    /// `admission` say so; `pressure.*`, `retention.pin_cap` and the shares of tenants hold. All of it or nothing.
+    /// `admission` say so; `pressure.*`, `retention.pin_cap`, and the floors and quotas of tenants hold. All of it or nothing.
     #[pyo3(signature = (options, *, eviction, admission))]
     fn change(
         &self,
@@ -70,9 +70,16 @@ impl Manager {
             drop(words);
             before
         } else {
-            let work = |core: &mut Core| changed(core, &options, change, &mut fault).map(settle);
-            let done = self.locked(py, work)?;
-            done.map_err(|e| said(py, fault, self.host.error(py, &e)))?
+            // A policy that stays says itself what tenants lose above lowered quotas.
+            let mut once = Some((change, settle));
+            let done = self.host.with_victims(py, |core| {
+                core.check_ready_to_shed(&options)?;
+                let Some((change, settle)) = once.take() else {
+                    return Err(Error::Integrity("a change is made once".into()));
+                };
+                changed(core, &options, change, &mut fault).map(settle)
+            });
+            done.map_err(|error| said(py, fault, error))?
         };
         drop(before);
         Ok(())
@@ -86,6 +93,12 @@ fn changed(
     change: Change,
     fault: &mut Option<Fault>,
 ) -> Result<Change> {
+    if options.tenants.len() == core.options().tenants.len()
+        && let Some(refused) = core.share_fault(options)
+    {
+        *fault = Some(refused.clone());
+        return Err(refused.into());
+    }
     core.change(options, change).inspect_err(|error| {
         if let Error::Invalid { what, value, limit } = error {
             *fault = Some(Fault::new(what, value, limit.clone()));

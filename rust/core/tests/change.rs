@@ -6,7 +6,6 @@ use kvframe_core::index::IndexKind;
 use kvframe_core::manager::Change;
 use kvframe_core::options::Watermarks;
 use kvframe_core::policy::{External, NAMES, PolicyOptions, Subscriptions, by_name};
-use kvframe_core::tenants::{Amount, PerTenant, Tenant};
 use kvframe_core::{BlockId, Error, Manager, Options, SeqId};
 
 use common::{Dice, SIZE, allocate, build, found, open, prompt, run, serve};
@@ -187,25 +186,6 @@ fn a_refusal_changes_nothing() {
     assert!(matches!(refused, Err(Error::Invalid { what: "high", .. })));
     assert_eq!((m.policy().name(), m.options().reserve), ("lru", 0));
     assert_eq!(m.eviction_order(u32::MAX), order);
-    m.check_integrity().expect("whole");
-}
-
-/// Each tenant has a policy of its own, with the blocks that it was told of.
-#[test]
-fn beside_tenants_the_eviction_policy_stays() {
-    let tenants = vec![Tenant {
-        name: b"a".to_vec(),
-        floor: Amount::Blocks(1),
-        quota: None,
-        is_public: false,
-    }];
-    let each = Box::new(PerTenant::new(vec![policy("lru"), policy("lru")]));
-    let mut m = Manager::new(Options { tenants, ..options(8) }, each).expect("sound");
-    let other = Change { policy: Some(policy("fifo")), ..Change::default() };
-    let refused = m.change(&options(8), other);
-    assert!(matches!(refused, Err(Error::Invalid { what: "eviction.policy", .. })));
-    m.change(&Options { reserve: 2, ..options(8) }, Change::default()).expect("no policy");
-    assert_eq!(m.options().reserve, 2);
     m.check_integrity().expect("whole");
 }
 

@@ -6,32 +6,12 @@
 mod common;
 
 use kvframe_core::manager::{AllocStatus, PreemptionOrder};
-use kvframe_core::policy::{
-    self, Consult, Eviction, External, PolicyOptions, Subscriptions, admission,
-};
-use kvframe_core::retention::{Decay, Keep, Retention, TokenRange};
-use kvframe_core::sequence::Meta;
+use kvframe_core::policy::{self, Eviction, PolicyOptions, admission};
 use kvframe_core::tenants::{Amount, PerTenant, PerTenantAdmission, Tenant};
-use kvframe_core::{Error, Group, GroupKind, Manager, Options, Request, Result, SeqId};
+use kvframe_core::{Group, GroupKind, Manager, Options, Request};
 
 use common::Dice;
-
-const A: &[u8] = b"a";
-const B: &[u8] = b"b";
-
-fn tenant(name: &[u8], floor: u32, quota: Option<u32>) -> Tenant {
-    Tenant {
-        name: name.to_vec(),
-        floor: Amount::Blocks(floor),
-        quota: quota.map(Amount::Blocks),
-        is_public: false,
-    }
-}
-
-/// A policy outside the core that names the same victims as if it wished its tenant ill: the newest first.
-fn outside() -> Box<dyn Eviction> {
-    Box::new(External::new(Subscriptions { events: true, keys: true, misses: true }))
-}
+use common::tenants::{A, B, Engine, disturb, options, outside, tenant};
 
 /// Policies that go by the clock, with so few ticks that those of others would change an order.
 const BY_THE_CLOCK: [(&str, &str, (&str, u32)); 3] = [
@@ -52,133 +32,6 @@ fn policies(name: &str, n: usize) -> Box<dyn Eviction> {
 
 fn manager(options: &Options, name: &str) -> Manager {
     Manager::new(options.clone(), policies(name, options.tenants.len() + 1)).unwrap()
-}
-
-fn options(blocks: u32, tenants: Vec<Tenant>) -> Options {
-    Options { blocks, block_size: 4, tenants, ..Options::default() }
-}
-
-/// Has the policy outside the core name the newest of what it is offered, until `work` has what it needs.
-fn with_victims<T>(m: &mut Manager, mut work: impl FnMut(&mut Manager) -> Result<T>) -> Result<T> {
-    loop {
-        match work(m) {
-            Err(Error::NeedVictims { n }) => {
-                let mut decision = policy::Decision { n: n as usize, ..Default::default() };
-                let instance = m.instance();
-                m.ask_instance(instance);
-                m.consult(0, &mut decision);
-                let mut choice = policy::Choice {
-                    blocks: decision.offer.blocks.clone(),
-                    generations: decision.offer.generations.clone(),
-                };
-                choice.blocks.truncate(n as usize);
-                choice.generations.truncate(n as usize);
-                m.decided(n as usize, Some(&choice));
-            }
-            done => {
-                m.settle_choice();
-                return done;
-            }
-        }
-    }
-}
-
-/// A tenant's engine: prompts that share prefixes, several at a time.
-struct Engine {
-    tenant: &'static [u8],
-    dice: Dice,
-    running: Vec<SeqId>,
-    most: usize,
-    longest: u64,
-    /// What came of each of its calls.
-    found: Vec<(u32, u32)>,
-}
-
-impl Engine {
-    fn new(tenant: &'static [u8], seed: u64, most: usize, longest: u64) -> Self {
-        let found = Vec::new();
-        Self { tenant, dice: Dice(seed), running: Vec::new(), most, longest, found }
-    }
-
-    fn request(&mut self) -> Request {
-        let family = self.dice.below(6);
-        let len = 1 + self.dice.below(self.longest);
-        let shared = self.dice.below(len + 1);
-        let own = self.dice.below(4);
-        let token = |i: u64| (family * 1000 + i * 7 + if i < shared { 0 } else { own }) as u32;
-        let keep = Keep { priority: 80, duration: None, then: 35, decay: Decay::Step };
-        let ranges = vec![TokenRange { start: 0, end: 8, keep }];
-        let retention = Retention { ranges, decode: None };
-        Request {
-            tokens: (0..len).map(token).collect(),
-            tenant: self.tenant.to_vec(),
-            meta: Meta { session: family + 1, priority: own as i32, ..Meta::default() },
-            retention: (self.dice.below(8) == 0).then_some(retention),
-            next_use: (0..len as u32 / 4).map(|i| i * 3 + own as u32).collect(),
-            ..Request::default()
-        }
-    }
-
-    fn step(&mut self, m: &mut Manager) {
-        let roll = self.dice.below(10);
-        if self.running.is_empty() || (roll < 4 && self.running.len() < self.most) {
-            let request = self.request();
-            match with_victims(m, |m| m.allocate(&request)) {
-                Ok(got) => {
-                    self.running.push(got.seq);
-                    self.found.push((got.cached_tokens, got.granted_tokens));
-                }
-                Err(Error::NoCapacity { needed, available, .. }) => {
-                    self.found.push((needed as u32, available as u32));
-                }
-                Err(error) => panic!("{error}"),
-            }
-            return;
-        }
-        let at = self.dice.below(self.running.len() as u64) as usize;
-        let seq = self.running[at];
-        match roll {
-            4..=6 => {
-                let token = self.dice.below(3) as u32;
-                let grown = with_victims(m, |m| m.append(seq, &[token]));
-                self.found.push((u32::from(grown.is_ok()), 1));
-            }
-            7 => {
-                let len = m.sequence(seq).unwrap().len;
-                m.commit(seq, len).unwrap();
-            }
-            8 => {
-                m.preempt(seq).unwrap();
-                self.running.swap_remove(at);
-            }
-            _ => {
-                let len = m.sequence(seq).unwrap().len;
-                m.commit(seq, len).unwrap();
-                m.release(seq).unwrap();
-                self.running.swap_remove(at);
-            }
-        }
-    }
-}
-
-/// What else a neighbour does.
-fn disturb(m: &mut Manager, dice: &mut Dice, loans: &mut Vec<u32>) {
-    match dice.below(6) {
-        0 => {
-            let mut out = vec![0; 1 + dice.below(4) as usize];
-            if with_victims(m, |m| m.take(&mut out)).is_ok() {
-                loans.extend(out);
-            }
-        }
-        1 | 2 if !loans.is_empty() => {
-            let generations: Vec<u32> = loans.iter().map(|&b| m.pool().generation(b)).collect();
-            m.free_blocks(loans, &generations).unwrap();
-            loans.clear();
-        }
-        3 => drop(with_victims(m, |m| m.evict_until(3)).unwrap()),
-        4 => drop(m.watch()),
-        _ => {}
-    }
 }
 
 /// What `b` finds while others do up to `noise` things between two of its calls, none at all for 0.
@@ -450,4 +303,21 @@ fn a_pool_that_cannot_have_the_floors_is_not_made() {
     m.release(seq).unwrap();
     m.resize(18).unwrap();
     m.check_integrity().unwrap();
+}
+
+#[test]
+fn public_blocks_that_several_compute_at_once_follow_blocks_of_the_same_owner() {
+    for seed in 1..60 {
+        let floor = Amount::Blocks(4);
+        let public = Tenant { is_public: true, floor, quota: Some(floor), ..tenant(B, 0, None) };
+        let mut m = manager(&options(48, vec![tenant(A, 2, None), public]), "lru");
+        let mut engines = [Engine::new(A, seed * 37, 6, 40), Engine::new(b"", seed * 34, 3, 40)];
+        for engine in &mut engines {
+            engine.public = 2;
+        }
+        for at in 0..200 {
+            engines[at % 2].step(&mut m);
+            m.check_integrity().unwrap_or_else(|why| panic!("seed {seed}, step {at}: {why}"));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Store;
 use crate::pool::{BlockId, NIL, State};
+use crate::tenants::Account;
 
 impl Store {
     /// Recounts the pool, and compares what index, policy, retention and origins say with it. O(blocks).
@@ -62,6 +63,10 @@ impl Store {
     fn check_tenants(&self) -> Result<(), String> {
         let pool = &self.pool;
         let Some(ledger) = pool.ledger() else { return Ok(()) };
+        let over = |own: &Account| own.used > own.quota && own.cached > 0;
+        if let Some((at, own)) = ledger.accounts().iter().enumerate().find(|(_, own)| over(own)) {
+            return Err(format!("tenant {at}: above its quota with cached blocks: {own:?}"));
+        }
         let taken = |block: &BlockId| !matches!(pool.state(*block), State::Free | State::Null);
         let taken = (0..pool.created()).filter(taken);
         ledger.validate(taken.map(|block| (block, pool.state(block) == State::Cached)))

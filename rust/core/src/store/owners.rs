@@ -5,6 +5,7 @@ use crate::events::Kind;
 use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::SeqId;
+use crate::tenants::Ledger;
 
 impl Store {
     /// Gives `block` one more owner. Returns whether it had none before.
@@ -100,6 +101,13 @@ impl Store {
     }
 
     fn drop_each(&mut self, blocks: &[BlockId]) {
+        self.leave_each(blocks);
+        if self.pool.ledger().is_some_and(Ledger::may_be_above) {
+            self.shed();
+        }
+    }
+
+    fn leave_each(&mut self, blocks: &[BlockId]) {
         // The common end of a sequence: all of its own, the last block not full.
         let (full, tail) = match blocks.split_last() {
             Some((&tail, full)) if tail != NIL && self.pool.is_pending_alone(tail) => {

@@ -5,14 +5,18 @@
 //! one had learnt besides (how often a block was used, what it remembers of keys that are gone) stays with
 //! it; only what the core itself keeps of blocks for policies outside of it goes over to another such one.
 
+use std::cmp::Reverse;
+
 use super::Store;
 use crate::error::{Error, Result};
 use crate::policy::{Access, Eviction, View};
 use crate::pool::{BlockId, NIL, State};
 use crate::sequence::Meta;
+use crate::tenants::Tenant;
 
 impl Store {
-    /// Has `policy` rank the blocks, which are of `block_size` tokens, from now on. Returns the one that did.
+    /// Has `policy` rank the blocks, which are of `block_size` tokens, from now on; `tenants` have these shares of
+    /// them. Returns the one that did.
     ///
     /// # Errors
     /// [`Error::PolicyRefused`]; the old policy then ranks them as before.
@@ -20,7 +24,13 @@ impl Store {
         &mut self,
         mut policy: Box<dyn Eviction>,
         block_size: u32,
+        tenants: &[Tenant],
     ) -> Result<Box<dyn Eviction>> {
+        if let (Some(policies), Some(before)) = (policy.tenants_mut(), self.policy.tenants()) {
+            policies.set_quotas(tenants);
+            policies.set_had(self.accounts());
+            policies.follow(before);
+        }
         policy.size(self.pool.capacity(), block_size).map_err(Error::PolicyRefused)?;
         let chains = self.cached_chains();
         // A policy may look at the owners of what is inserted: the cached blocks get one meanwhile.
@@ -36,7 +46,9 @@ impl Store {
             policy.release(chain, View { pool: &self.pool, now: self.now });
         }
         policy.validate(&self.pool).map_err(Error::PolicyRefused)?;
-        if let (Some(outside), Some(before)) = (policy.external(), self.policy.external()) {
+        if let (Some(policies), Some(before)) = (policy.tenants_mut(), self.policy.tenants_mut()) {
+            policies.take_rows(before);
+        } else if let (Some(outside), Some(before)) = (policy.external(), self.policy.external()) {
             outside.take_rows(before);
         }
         self.past_fallbacks += self.policy.fallbacks();
@@ -50,15 +62,20 @@ impl Store {
     fn cached_chains(&self) -> Vec<Vec<BlockId>> {
         let is_cached = |&block: &BlockId| self.pool.state(block) == State::Cached;
         let created = self.pool.created();
-        let mut order = self.policy.order(self.view(), created as usize);
+        let mut order = match self.policy.tenants() {
+            Some(policies) => policies.orders(),
+            None => self.policy.order(self.view(), created as usize),
+        };
         order.retain(is_cached);
         let mut listed = vec![false; created as usize];
         order.retain(|&block| !std::mem::replace(&mut listed[block as usize], true));
         // What a policy has not settled yet goes last, each after its children.
         let mut rest: Vec<BlockId> =
             (0..created).filter(|b| is_cached(b) && !listed[*b as usize]).collect();
-        rest.sort_by_key(|&block| (std::cmp::Reverse(self.pool.depth(block)), block));
+        rest.sort_by_key(|&block| self.place_by_depth(block));
         order.extend(rest);
+        // Pieces are cut within a tenant.
+        order.sort_by_key(|&block| self.pool.tenant(block));
         let follows = |&child: &BlockId, &parent: &BlockId| {
             self.pool.parent(child) == parent
                 && self.pool.group(child) == self.pool.group(parent)
@@ -68,13 +85,19 @@ impl Store {
         chains.map(|chain| chain.iter().rev().copied().collect()).collect()
     }
 
+    /// Where a block stands among those whose order nothing says: by tenants' own numbers, where there are tenants.
+    fn place_by_depth(&self, block: BlockId) -> (Reverse<u32>, BlockId) {
+        let number = self.policy.tenants().map_or(block, |all| all.shown(&self.pool, block));
+        (Reverse(self.pool.depth(block)), number)
+    }
+
     /// Tells `policy` of every findable block: those of `chains` in their order, each with what it follows, and
     /// then the others.
     fn insert_all(&mut self, policy: &mut dyn Eviction, chains: &[Vec<BlockId>], block_size: u32) {
         let created = self.pool.created();
         let mut told = vec![false; created as usize];
         let mut others: Vec<BlockId> = (0..created).filter(|&b| self.pool.is_findable(b)).collect();
-        others.sort_by_key(|&block| (std::cmp::Reverse(self.pool.depth(block)), block));
+        others.sort_by_key(|&block| self.place_by_depth(block));
         let ends = chains.iter().filter_map(|chain| chain.last().copied()).chain(others);
         for end in ends.collect::<Vec<_>>() {
             let mut path = Vec::new();

@@ -13,6 +13,10 @@ impl Store {
     /// # Errors
     /// [`Error::PolicyRefused`].
     pub(crate) fn resize(&mut self, blocks: u32, block_size: u32) -> Result<()> {
+        let accounts = self.accounts().to_vec();
+        if let Some(policies) = self.policy.tenants_mut() {
+            policies.set_had(&accounts);
+        }
         self.policy.size(blocks, block_size).map_err(Error::PolicyRefused)?;
         self.tick();
         self.note(Kind::Resize, 0, u64::from(blocks));
@@ -20,6 +24,8 @@ impl Store {
             self.invalidate(block);
         }
         self.pool.resize(blocks);
+        // A quota that is a share of the pool is another one now.
+        self.shed();
         Ok(())
     }
 

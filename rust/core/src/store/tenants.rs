@@ -3,9 +3,10 @@
 use super::Store;
 use crate::error::{Error, Result};
 use crate::events::EvictionCause;
+use crate::options::Fault;
 use crate::policy::{Eviction, External, View};
 use crate::pool::{BlockId, NIL, State};
-use crate::tenants::{Account, Ledger, OTHERS, TenantCounts};
+use crate::tenants::{Account, Ledger, OTHERS, Tenant, TenantCounts};
 
 impl Store {
     /// The operation is of `tenant` from now on: what it takes is that tenant's.
@@ -67,6 +68,70 @@ impl Store {
         Err(Error::Invalid { what: "blocks", value: blocks.to_string(), limit })
     }
 
+    /// What is wrong with other floors and quotas now.
+    pub(crate) fn share_fault(&self, tenants: &[Tenant]) -> Option<Fault> {
+        self.pool.ledger().and_then(|ledger| ledger.share_fault(tenants))
+    }
+
+    /// Tells the policies of tenants, which stay, of other quotas; `before`, the present ones.
+    ///
+    /// # Errors
+    /// [`Error::PolicyRefused`]; nothing has changed then.
+    pub(crate) fn size_policies(
+        &mut self,
+        (tenants, before): (&[Tenant], &[Tenant]),
+        block_size: u32,
+    ) -> Result<()> {
+        let (blocks, accounts) = (self.pool.capacity(), self.accounts().to_vec());
+        let Some(policies) = self.policy.tenants_mut() else { return Ok(()) };
+        policies.set_had(&accounts);
+        policies.set_quotas(tenants);
+        policies.size(blocks, block_size).map_err(|why| {
+            policies.set_quotas(before);
+            // Sizes that all of them have taken before.
+            drop(policies.size(blocks, block_size));
+            Error::PolicyRefused(why)
+        })
+    }
+
+    /// Gives the same `tenants` other floors and quotas, which their policies know. Cached blocks above a quota are
+    /// evicted.
+    pub(crate) fn set_shares(&mut self, tenants: &[Tenant]) {
+        if let Some(ledger) = self.pool.ledger_mut() {
+            ledger.set_shares(tenants);
+        }
+        self.tick();
+        self.shed();
+    }
+
+    /// Evicts what is cached of tenants above their quotas: what runs keeps its blocks, and they go as it ends.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shed(&mut self) {
+        while let Some(tenant) = self.pool.ledger_mut().and_then(Ledger::above_quota) {
+            self.set_losing(Some(tenant));
+            let victim = self.next_victim();
+            self.set_losing(None);
+            let Some(victim) = victim else { return };
+            self.evict(victim);
+        }
+    }
+
+    fn set_losing(&mut self, tenant: Option<u8>) {
+        if let Some(ledger) = self.pool.ledger_mut() {
+            ledger.set_losing(tenant);
+        }
+    }
+
+    /// Asks for the policies of all tenants that lose blocks once `tenants` have these shares.
+    ///
+    /// # Errors
+    /// [`Error::NeedVictims`] of the first that has to be asked.
+    pub(crate) fn check_ready_to_shed(&self, tenants: &[Tenant]) -> Result<()> {
+        let shed = self.pool.ledger().map(|ledger| ledger.shed_by(tenants)).unwrap_or_default();
+        self.check_losers_ready(shed)
+    }
+
     /// Blocks that may be evicted ahead of need.
     pub(crate) fn evictable_ahead(&self) -> u32 {
         self.pool.ledger().map_or_else(|| self.pool.cached(), Ledger::evictable)
@@ -84,8 +149,15 @@ impl Store {
         if !policies.are_outside() {
             return Ok(());
         }
-        let plan = ledger.plan(tenant, needed, acquired, self.pool.free());
-        for (at, n) in plan.into_iter().enumerate().filter(|&(_, n)| n > 0) {
+        self.check_losers_ready(ledger.plan(tenant, needed, acquired, self.pool.free()))
+    }
+
+    /// Whether the policies of tenants can name as many victims as each is to lose.
+    fn check_losers_ready(&self, losses: Vec<u32>) -> Result<()> {
+        let Some(policies) = self.policy.tenants().filter(|all| all.are_outside()) else {
+            return Ok(());
+        };
+        for (at, n) in losses.into_iter().enumerate().filter(|&(_, n)| n > 0) {
             if !policies.is_ready(at, n as usize) {
                 policies.ask(at);
                 return Err(Error::NeedVictims { n });
@@ -102,17 +174,7 @@ impl Store {
         match self.pool.ledger() {
             None if self.policy.ready(n as usize) => Ok(()),
             None => Err(Error::NeedVictims { n }),
-            Some(_) => {
-                let Some(policies) = self.policy.tenants() else { return Ok(()) };
-                let losses = self.pool.ledger().map(|ledger| ledger.losses(n)).unwrap_or_default();
-                for (at, n) in (0..).zip(losses) {
-                    if policies.are_outside() && !policies.is_ready(at, n as usize) {
-                        policies.ask(at);
-                        return Err(Error::NeedVictims { n });
-                    }
-                }
-                Ok(())
-            }
+            Some(ledger) => self.check_losers_ready(ledger.losses(n)),
         }
     }
 

@@ -64,19 +64,21 @@ impl Account {
 pub struct Ledger {
     /// By block: its tenant's number; of a block that is free, the last one's.
     column: Vec<u8>,
-    accounts: Vec<Account>,
-    amounts: Vec<(Amount, Option<Amount>)>,
-    usable: u32,
+    pub(super) accounts: Vec<Account>,
+    pub(super) amounts: Vec<(Amount, Option<Amount>)>,
+    pub(super) usable: u32,
     /// Whose operation it is.
     serving: u8,
     /// Whose public blocks are.
     public: Option<u8>,
     /// Who loses the next block, where that was settled before.
     losing: Option<u8>,
+    /// Whether some tenant may have more than its quota, which was lowered.
+    pub(super) above: bool,
     /// What all have to leave to all others.
     spoken: u64,
     /// The same with what was promised.
-    promised: u64,
+    pub(super) promised: u64,
 }
 
 /// A tenant that loses the next block for `tenant`: itself from its quota on, else the one furthest above its
@@ -93,6 +95,12 @@ fn loser(accounts: &[Account], tenant: usize) -> Option<usize> {
     above.max().map(|(_, at)| at).or_else(itself)
 }
 
+/// What all have to leave to all others, and the same with what was promised.
+pub(super) fn sums(accounts: &[Account]) -> (u64, u64) {
+    let spoken = accounts.iter().map(Account::spoken).sum();
+    (spoken, accounts.iter().map(Account::spoken_and_promised).sum())
+}
+
 impl Ledger {
     /// Of an empty pool of `usable` blocks.
     pub fn new(tenants: &[Tenant], usable: u32) -> Self {
@@ -106,6 +114,7 @@ impl Ledger {
             serving: OTHERS,
             public: super::public_of(tenants),
             losing: None,
+            above: false,
             spoken: 0,
             promised: 0,
         };
@@ -121,6 +130,7 @@ impl Ledger {
             account.quota = quota.map_or(u32::MAX, |quota| quota.of(usable));
         }
         (self.spoken, self.promised) = self.sums();
+        self.note_above();
     }
 
     /// What all would have to leave to all others of `usable` blocks.
@@ -130,8 +140,7 @@ impl Ledger {
     }
 
     fn sums(&self) -> (u64, u64) {
-        let spoken = self.accounts.iter().map(Account::spoken).sum();
-        (spoken, self.accounts.iter().map(Account::spoken_and_promised).sum())
+        sums(&self.accounts)
     }
 
     /// Whose block it is.
@@ -274,10 +283,11 @@ impl Ledger {
         self.losing = tenant;
     }
 
-    /// `block` was evicted, for the sake of the tenant that is served or `ahead` of need.
+    /// `block` was evicted, for the sake of the tenant that is served, of its quota, or `ahead` of need.
     pub fn lost(&mut self, block: BlockId, ahead: bool) {
         let tenant = self.tenant(block);
-        let own = tenant == self.serving && !ahead;
+        let account = &self.accounts[tenant as usize];
+        let own = (tenant == self.serving && !ahead) || account.used > account.quota;
         let counts = self.counts_mut(tenant);
         if own {
             counts.evicted += 1;

@@ -9,12 +9,14 @@
 //! | module | purpose |
 //! | --- | --- |
 //! | `ledger` | the blocks of each tenant, counted as they move |
+//! | `amounts` | other floors and quotas while tenants are served |
 //! | `policies`, `admissions` | an eviction policy for each tenant, an admission policy for each |
 //! | `share` | what one such policy is shown: a pool of its tenant's blocks alone |
 //!
 //! Requests of tenants that are not configured, and those without one, are number 0 together: no floor, no quota.
 
 mod admissions;
+mod amounts;
 mod ledger;
 mod policies;
 mod share;

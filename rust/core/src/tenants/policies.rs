@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::share::Share;
-use super::{Amount, Ledger, OTHERS, Tenant};
+use super::{Account, Amount, Ledger, OTHERS, Tenant};
 use crate::hash::Key;
 use crate::policy::{Access, Consulted, Eviction, External, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
@@ -17,6 +17,8 @@ pub struct PerTenant {
     outside: bool,
     /// Of each, where it is limited.
     quotas: Vec<Option<Amount>>,
+    /// What each had when its quota was set: it may have more than that, all of which may become findable.
+    had: Vec<u32>,
 }
 
 impl PerTenant {
@@ -24,7 +26,7 @@ impl PerTenant {
     pub fn new(mut policies: Vec<Box<dyn Eviction>>) -> Self {
         let outside = policies.first_mut().is_some_and(|p| p.external().is_some() || !p.ready(1));
         let shares = policies.into_iter().map(Share::new).collect();
-        Self { shares, asked: Cell::new(0), outside, quotas: Vec::new() }
+        Self { shares, asked: Cell::new(0), outside, quotas: Vec::new(), had: Vec::new() }
     }
 
     /// For how many they are, the others included.
@@ -41,6 +43,37 @@ impl PerTenant {
     pub fn set_quotas(&mut self, tenants: &[Tenant]) {
         let quotas = tenants.iter().map(|tenant| tenant.quota);
         self.quotas = std::iter::once(None).chain(quotas).collect();
+    }
+
+    /// What each has while quotas change: the policy of each has room for that.
+    pub fn set_had(&mut self, accounts: &[Account]) {
+        self.had = accounts.iter().map(|account| account.used).collect();
+    }
+
+    /// These take the place of `before`, each on its tenant's clock.
+    pub fn follow(&mut self, before: &Self) {
+        self.shares.iter_mut().zip(&before.shares).for_each(|(share, old)| share.follow(old));
+    }
+
+    /// What the core keeps of blocks for policies outside of it goes over from `before`.
+    pub fn take_rows(&mut self, before: &mut Self) {
+        let shares = self.shares.iter_mut().zip(&mut before.shares);
+        shares.for_each(|(share, old)| share.take_rows(old));
+    }
+
+    /// The blocks of each tenant in the order in which it would lose them, tenant by tenant.
+    pub fn orders(&self) -> Vec<BlockId> {
+        let order = |share: &Share| {
+            let view = share.view();
+            let order = share.policy().order(view, view.pool.created() as usize);
+            order.into_iter().map(|own| share.block(own)).collect::<Vec<_>>()
+        };
+        self.shares.iter().flat_map(order).collect()
+    }
+
+    /// A findable block as the policy of its tenant knows it: by nothing of other tenants.
+    pub fn shown(&self, pool: &Pool, block: BlockId) -> BlockId {
+        self.shares[pool.tenant(block) as usize].shown(block)
     }
 
     /// Whether they decide before an operation, outside the core.
@@ -248,8 +281,9 @@ impl Eviction for PerTenant {
         let of =
             |quota: &Option<Amount>| quota.map_or(blocks, |quota| quota.of(blocks).min(blocks));
         let sizes = self.quotas.iter().map(of).chain(std::iter::repeat(blocks));
-        let mut shares = self.shares.iter_mut().zip(sizes);
-        shares.try_for_each(|(share, blocks)| share.size(blocks, block_size))
+        let had = self.had.iter().copied().chain(std::iter::repeat(0));
+        let mut shares = self.shares.iter_mut().zip(sizes.zip(had));
+        shares.try_for_each(|(share, (blocks, had))| share.size(blocks.max(had), block_size))
     }
 
     fn validate(&self, pool: &Pool) -> Result<(), String> {

@@ -58,10 +58,27 @@ impl Share {
 
     /// It may have so many blocks findable, of so many tokens.
     pub fn size(&mut self, blocks: u32, block_size: u32) -> Result<(), String> {
+        // One that has become too small keeps what it has, and its numbers.
+        let blocks = blocks.max(self.pool.created());
         self.policy.size(blocks, block_size)?;
-        // One that has become too small keeps what it has.
-        self.pool.resize(blocks.max(self.pool.created()));
+        self.pool.resize(blocks);
         Ok(())
+    }
+
+    /// Goes on by the clock of `before`, whose place it takes.
+    pub fn follow(&mut self, before: &Self) {
+        (self.now, self.heard) = (before.now, before.heard);
+    }
+
+    /// What the core keeps of blocks for a policy outside of it goes over from `before`.
+    pub fn take_rows(&mut self, before: &mut Self) {
+        let (Some(outside), Some(old)) = (self.policy.external(), before.policy.external()) else {
+            return;
+        };
+        for (own, &block) in self.whole.iter().enumerate().filter(|&(_, &block)| block != NIL) {
+            let known = before.own.get(block as usize).copied().unwrap_or(NIL);
+            outside.set_row(own as BlockId, old.row(known));
+        }
     }
 
     fn hear(&mut self, clock: u64) {

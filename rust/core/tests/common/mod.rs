@@ -1,6 +1,8 @@
 //! What every test of the core needs: managers, prompts, dice, and a picture of all that can be seen.
 #![allow(dead_code)]
 
+pub mod tenants;
+
 use kvframe_core::events::{Event, Kind};
 use kvframe_core::hash::{MmItem, Space};
 use kvframe_core::index::IndexKind;

@@ -16,10 +16,13 @@ impl Manager {
             return true;
         }
         let wanted = PrefixQuery::of(sequence);
-        let is_there = |i| matches!(self.find(wanted, group, i), KeyMatch::Block(_));
-        (i == 0 || is_there(i - 1) || !self.follows_others(group))
-            && !is_there(i)
-            && self.store.give_to_all(sequence.tables[group][i])
+        let found = |i| self.find(wanted, group, i);
+        let table = &sequence.tables[group];
+        // An owner of a findable block owns what it follows too, and a copy of its own is not what is found there.
+        let follows_own = |i: usize| found(i - 1) == KeyMatch::Block(table[i - 1]);
+        (i == 0 || !self.follows_others(group) || follows_own(i))
+            && !matches!(found(i), KeyMatch::Block(_))
+            && self.store.give_to_all(table[i])
     }
 
     /// The block that block `i` of a table follows, where tenants are told apart: a public one the block that is found

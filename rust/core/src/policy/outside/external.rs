@@ -211,6 +211,12 @@ impl External {
         self.rows = std::mem::take(&mut other.rows);
     }
 
+    /// `row` is what is kept of `block` from now on.
+    pub fn set_row(&mut self, block: BlockId, row: BlockRow) {
+        grow(&mut self.rows, block, BlockRow::default());
+        self.rows[block as usize] = row;
+    }
+
     /// What is kept of a block.
     pub fn row(&self, block: BlockId) -> BlockRow {
         self.rows.get(block as usize).copied().unwrap_or_default()
