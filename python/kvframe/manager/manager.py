@@ -59,8 +59,7 @@ from kvframe.tenants import Tenants
 class KVCacheManager(metaclass=Renamed, old=MANAGER):
     """Blocks, prefixes and sequences of one KV cache, under one eviction policy.
 
-    The tokens of a sequence, first to last, and what allocation does about each region; any of
-    them may be empty:
+    The tokens of a sequence by what allocation does about them; any region may be empty:
 
     .. code-block:: text
 
@@ -110,9 +109,8 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
         evicting, gate, matcher = drivers_of(resolved)
         self._core = core = core_of(resolved, evicting, gate, matcher)
         drivers = {"eviction": evicting, "admission": gate, "prefix": matcher}
-        self._prompts = prompts = Prompts(
-            core, matcher, gate, public_of(resolved), tiers_of(resolved)
-        )
+        public = public_of(resolved)
+        self._prompts = prompts = Prompts(core, matcher, gate, public, tiers_of(resolved))
         self.pins = Pins(core, prompts)
         self.blocks = BlockPool(core, prompts)
         self.pressure = PressureRoom(core, prompts)
