@@ -52,7 +52,7 @@ class Origins:
 
     def note(self, keys: Keys, origin: Origin) -> None:
         """A request computes or uses pages, from a prefix's first on."""
-        self._prune()
+        self._prune(origin.public)
         session = origin.session
         if session and not self._users:  # the first one: what there is already is of no session
             stored = (key for level in self._levels.all for key, _ in level.index.stored())
@@ -138,9 +138,12 @@ class Origins:
         heads = [end[-1] for end in ends if self._public.issuperset(end[:-1])]
         return [head for head in heads if head not in self._heads]
 
-    def _prune(self) -> None:
-        """Forget pages that no tier has any more, once they are many."""
-        most = 2 * sum(level.index.tier.pages for level in self._levels.all) + SPARE
+    def _prune(self, public: int) -> None:
+        """Forget pages that no tier has any more, once they are many: of a request with so many
+        ``public`` ones, more than it brings itself.
+        """
+        pages = sum(level.index.tier.pages for level in self._levels.all)
+        most = 2 * (pages + public) + SPARE
         if len(self._heads) > most or len(self._users) > most:
             self._users = {key: told for key, told in self._users.items() if self._is_there(key)}
             kept = {head for _, head in self._users.values()}
