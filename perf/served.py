@@ -175,7 +175,7 @@ def served(
             for (trace, capacity, load), one in zip(places, waiting, strict=True):
                 yield one.result()
                 print(f"{trace}, {capacity:,} blocks, load {load}: done", file=sys.stderr)
-        except KeyboardInterrupt:
+        except BaseException:  # else the cells that wait would be simulated first
             pool.shutdown(cancel_futures=True)
             raise
 
@@ -208,6 +208,8 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="keep the record, write the page")
     parser.add_argument("--page", action="store_true", help="only write the page anew")
     asked = parser.parse_args()
+    if asked.processes < 1:
+        parser.error(f"argument --processes: {asked.processes}: must be at least 1")
     if asked.page:
         PAGE.write_text(page(last_record()), "utf-8")
         return 0

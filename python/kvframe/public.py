@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.arguments import shown
+from kvframe.arguments import is_int, shown
 from kvframe.errors import UsageError
 from kvframe.files import read_regular
 from kvframe.request import Request, TokenIds
@@ -39,15 +39,18 @@ class PublicPrefixes:
         block_size: As above.
 
     Raises:
-        UsageError: One is no row of token ids, or fills no block.
+        UsageError: One is no row of token ids, or fills no block; or ``block_size`` is below 1.
     """
 
     def __init__(self, prefixes: Iterable[TokenIds], block_size: int) -> None:
+        if not is_int(block_size) or block_size < 1:
+            raise UsageError(f"block_size = {shown(block_size)}: must be an integer of at least 1")
         self.block_size, self.blocks = block_size, 0
         self._first: Node = {}
-        self._shared: WeakKeyDictionary[Request, Request] = WeakKeyDictionary()
+        # None: nothing is public. A request as its own value would never be freed.
+        self._shared: WeakKeyDictionary[Request, Request | None] = WeakKeyDictionary()
         for at, prefix in enumerate(prefixes):
-            self._add(at, _ids(at, prefix))
+            self._add(f"public prefix {at + 1}", prefix)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], block_size: int) -> PublicPrefixes:
@@ -57,14 +60,15 @@ class PublicPrefixes:
             OSError: It cannot be read.
             UsageError: A line is no such list.
         """
-        rows: list[Sequence[int]] = []
+        made = cls((), block_size)
         for at, line in enumerate(read_regular(path, MOST_BYTES).splitlines()):
             if line.strip():
                 try:
-                    rows.append(msgspec.json.decode(line, type=list[int]))
+                    row = msgspec.json.decode(line, type=list[int])
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     raise UsageError(f"line {at + 1}: {error}: must be token ids") from error
-        return cls(rows, block_size)
+                made._add(f"line {at + 1}", row)
+        return made
 
     def count(self, tokens: Ids) -> int:
         """Blocks at the front of a prompt that are public."""
@@ -82,24 +86,26 @@ class PublicPrefixes:
         Keys that an engine brings say themselves what they share, another input that is attended to
         is in every block, and a block with a multimodal item in it holds more than its tokens.
         """
-        known = self._shared.get(request)
-        if known is None:
+        if request in self._shared:
+            known = self._shared[request]
+        else:
             known = self._shared[request] = self._marked(request)
-        return known
+        return request if known is None else known
 
-    def _marked(self, request: Request) -> Request:
+    def _marked(self, request: Request) -> Request | None:
         tokens = request.prompt
         if tokens is None or request.keys is not None or request.encoder or request.encoder_tokens:
-            return request
+            return None
         count = self.count(tokens)
         items = [start for start, _, _ in request.mm_items]
         count = min([count, *(start // self.block_size for start in items)])
-        return request.with_public(count, self.block_size) if count else request
+        return request.with_public(count, self.block_size) if count else None
 
-    def _add(self, at: int, ids: Ids) -> None:
+    def _add(self, told: str, prefix: TokenIds) -> None:
+        ids = _ids(told, prefix)
         if len(ids) < self.block_size:
             limit = f"must fill a block of {self.block_size} tokens"
-            raise UsageError(f"public prefix {at + 1}: {len(ids)} tokens: {limit}")
+            raise UsageError(f"{told}: {len(ids)} tokens: {limit}")
         node = self._first
         for start in range(0, len(ids) - self.block_size + 1, self.block_size):
             name = ids[start : start + self.block_size].tobytes()
@@ -110,8 +116,7 @@ class PublicPrefixes:
         return f"PublicPrefixes({self.blocks} blocks of {self.block_size} tokens)"
 
 
-def _ids(at: int, prefix: TokenIds) -> Ids:
-    told = f"public prefix {at + 1}"
+def _ids(told: str, prefix: TokenIds) -> Ids:
     try:
         found = np.asarray(prefix)
     except (ValueError, OverflowError, TypeError):

@@ -353,8 +353,7 @@ class Origin(NamedTuple):
         lora_name: Its adapter; empty if it has none.
         session: Its session's number; 0 if it has none.
         tenant: Whose it is; empty if the request did not say.
-        public: Blocks at its front that all share, as ``prefix.public`` says. Of a request,
-            as it is stored (`Inspect.stored_request`).
+        public: Blocks at its front that all share, as ``prefix.public`` says.
     """
 
     cache_salt: str

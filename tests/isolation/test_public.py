@@ -6,10 +6,18 @@ import json
 from pathlib import Path
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 
-from kvframe import CapacityError, ConfigError, KVCacheManager, Request, TenantConfig
+from kvframe import (
+    CapacityError,
+    ConfigError,
+    KVCacheManager,
+    Request,
+    TenantConfig,
+    TierConfig,
+)
 from kvframe.public import PublicPrefixes
 from kvframe.router import RouterIndex
 from kvframe.shadow import ShadowSet
@@ -264,6 +272,75 @@ def test_random_traffic_beside_floors_keeps_its_books(seed: int, public: Path) -
     assert found > 200
 
 
+def test_a_request_that_shares_nothing_is_not_kept(public: Path) -> None:
+    """Nor one that does: what is known of a request goes with it."""
+    known = PublicPrefixes.read(public, 4)
+    for tokens in (PROMPT, [1, *PROMPT]):
+        request = Request(tokens)
+        for _ in range(2):
+            assert known.shared(request).public == (2 if tokens is PROMPT else 0)
+        gone = ref(request)
+        del request
+        assert gone() is None
+
+
+def test_a_request_has_the_origin_of_its_sequence(public: Path) -> None:
+    kv = World(public=public).kv
+    request = Request([*PROMPT, 1], tenant="a", cache_salt="s", lora_name="l")
+    grant = kv.allocate(request)
+    asked = kv.inspect.origin(request)
+    assert asked == kv.inspect.origin(grant.seq)
+    assert asked.public == 2
+
+
+@pytest.mark.parametrize("tenants", [(), TENANTS], ids=["alone", "with tenants"])
+def test_a_reset_of_public_blocks_reaches_whoever_has_them(
+    tenants: list[TenantConfig], public: Path
+) -> None:
+    """They are of no salt. What a sequence of another salt has of them is not published again."""
+    world = World(public=public, tenants=tenants)
+    kv, text = world.kv, [*PROMPT, *range(10)]
+    seq = world.start("salt a", text).seq
+    world.write(seq, 0, 9)
+    kv.commit(seq, 9)
+    kv.reset_prefix_cache(cache_salt="")
+    world.compute(seq)
+    kv.check_integrity()
+    assert not kv.inspect.is_current(seq)
+    assert kv.lookup([*text, 1], cache_salt="a").tokens == 0
+
+
+def test_a_public_block_follows_the_one_that_is_found(public: Path) -> None:
+    """Where another one's copy of the block before it was first, it stays with who computed it."""
+    world = World(public=public, tenants=TENANTS)
+    slow = world.start("tenant a", PROMPT).seq
+    world.serve("tenant b", PROMPT[:4])
+    world.compute(slow)
+    world.kv.check_integrity()
+    assert rows(world.kv)["all"] == (1, 0)
+    assert world.kv.lookup(PROMPT, tenant="a").tokens == 4
+    world.end(slow)
+    world.serve("tenant b", PROMPT)
+    world.kv.check_integrity()
+    assert world.kv.lookup(PROMPT, tenant="a").tokens == 8
+
+
+def test_new_weights_and_a_cut_publish_nothing_old(public: Path) -> None:
+    """What is left of a public block, and no more, goes down and up again as of the old weights."""
+    world = World(public=public, tiers=[host(24)])
+    seq = world.start("tenant a", PROMPT).seq
+    world.compute(seq)
+    assert world.tiers is not None
+    world.tiers.set_weight_version("w2")
+    world.kv.truncate(seq, 3)
+    assert not world.kv.inspect.is_current(seq)
+    swapped = world.tiers.swap_out(seq)
+    world.settle()
+    back = world.tiers.swap_in(swapped)
+    assert (back.cached_tokens, back.external_tokens) == (0, 0)
+    assert world.kv.lengths(back.seq).committed == 0
+
+
 # --- beside the pool ----------------------------------------------------------------------------
 
 
@@ -361,12 +438,94 @@ def test_a_log_is_redriven_and_shadowed_as_it_was(public: Path, tmp_path: Path) 
     again.check_integrity()
 
 
+def below_sealed(folder: Path, name: str, store: str, **more: Any) -> TierConfig:
+    key = folder / "pages.key"
+    key.write_bytes(b"k" * 32)
+    return below(64, store, name, encryption="aes-256-gcm", key_file=str(key), **more)
+
+
+@pytest.mark.parametrize(
+    "tenants",
+    [(), TENANTS, [TENANTS[0], TenantConfig(name="a", floor=0.2)]],
+    ids=["alone", "with floors", "with shares"],
+)
+def test_encrypted_public_pages_are_found_by_all(
+    tenants: list[TenantConfig], public: Path, tmp_path: Path
+) -> None:
+    objects: dict[str, bytes] = {}
+    tiers = [host(24), below_sealed(tmp_path, "below", "shared")]
+    world = World(
+        public=public,
+        tenants=tenants,
+        tiers=tiers,
+        stores=[Shelf(objects=objects)],
+        options={"model": "t"},
+    )
+    assert world.tiers is not None
+    apart = world.tiers._levels.tells_tenants
+    text = [*PROMPT, *range(500, 505)]
+    for reader in ("tenant a", "tenant b", "nobody", "tenant a"):
+        world.serve(reader, text)
+        world.forget_pool()
+        world.tiers.host.index.clear()
+        grant = world.start(reader, [*text, 3])
+        world.settle()
+        assert world.check(grant.seq) == 16, reader
+        world.kv.abort(grant.seq)
+        world.settle()
+        del world.running[grant.seq]
+        world.forget_pool()
+    apart = world.tiers._levels.tells_tenants  # where each has public pages of its own
+    there = world.tiers.lookup([*text, 3], tenant="c").best
+    assert there == (0 if apart else 8)
+    assert world.tiers.stats()["below"]["corrupt"] == 0
+    world.tiers.check_integrity()
+    world.close()
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+def test_pages_from_before_behind_public_ones_are_nobodys_until_they_are_asked_for(
+    sealed: bool, public: Path, tmp_path: Path
+) -> None:
+    """After a restart another tenant's request names public pages, and not what follows them."""
+    options = {"path": str(tmp_path / "pages"), "fsync": False}
+    disk = below(64, "disk", options=options)
+    if sealed:
+        disk = below_sealed(tmp_path, "below", "disk", options=options)
+    text = [*PROMPT, *range(500, 505)]
+
+    def world(*more: TierConfig, stores: list[Shelf]) -> World:
+        tiers = [host(24), disk, *more]
+        return World(public=public, tiers=tiers, stores=stores, options={"model": "t"})
+
+    before = world(stores=[])
+    before.serve("tenant a", text)
+    before.close()
+    shelf = Shelf()
+    after = world(below_sealed(tmp_path, "last", "shared"), stores=[shelf])
+    after.serve("tenant b", text)
+    assert after.tiers is not None
+    there = len(shelf.objects)
+    after.tiers._demotion.write(1, after.kv.blocks.hash_blocks(text, tenant="a"))
+    after.settle()
+    assert len(shelf.objects) == there  # under whose key is not known
+    assert after.tiers.stats()["below"]["corrupt"] == 0
+    # What may be of any tenant goes with each.
+    receipt = after.tiers.erase_tenant("a")
+    assert {tier.tier: tier.pages for tier in receipt.tiers} == {"host": 0, "below": 2, "last": 0}
+    after.settle()
+    assert after.tiers.lookup([*text, 3], tenant="a").best == 8
+    assert after.tiers.lookup([*text, 3], tenant="b").best == 16
+    after.tiers.check_integrity()
+    after.close()
+
+
 def test_a_list_that_is_none_is_told(tmp_path: Path) -> None:
     file = tmp_path / "public.jsonl"
     wrong = [
         ("[1, 2", "line 1"),
-        ("[1, 2, 3]", "3 tokens: must fill a block of 4 tokens"),
-        ("[-1, 2, 3, 4]", "out of 0 to"),
+        ("[1, 2, 3, 4]\n\n[1, 2, 3]", "line 3: 3 tokens: must fill a block of 4 tokens"),
+        ("[-1, 2, 3, 4]", "line 1: holds ids out of 0 to"),
         ('"text"', "must be token ids"),
     ]
     for text, told in wrong:

@@ -6,14 +6,17 @@ what the reader would have computed itself.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from kvframe import BusyError, CapacityError, UsageError
+from kvframe import BusyError, CapacityError, TenantConfig, UsageError
 from kvframe.tiers import Swapped
 
 from ..amounts import amount, first_seed
@@ -27,34 +30,92 @@ POOLS: dict[str, dict[str, Any]] = {
     "xxh3": {"hash": "xxh3-128", "partial_hits": True},
     "radix": {"index": "radix", "hash": "xxh3-128", "partial_hits": True},
     "tiers": {},
+    "public": {"partial_hits": True, "remap_duplicates": True},
+    "public, floors": {"tenants": (4, 6), "partial_hits": True},
+    "public, tiers": {},
+    "public, floors, tiers": {"tenants": (4, 6)},
+    "public, shares, tiers": {"tenants": (0.2, 0.2)},
 }
+PUBLIC = [*range(100, 108)]
+ENCRYPTED = {"encryption": "aes-256-gcm"}
+
+
+def tenants_of(floors: Sequence[float]) -> list[TenantConfig]:
+    """The public tenant and another one, with floors in blocks or in shares."""
+    public, other = floors
+    return [
+        TenantConfig(name="all", floor=public, public=True),
+        TenantConfig(name="a", floor=other),
+        TenantConfig(name="b", quota=other + other),
+    ]
 
 
 class Walk:
     """One engine, or two over a common store, and their requests."""
 
-    def __init__(self, pool: str, seed: int) -> None:
+    def __init__(self, pool: str, seed: int, folder: Path) -> None:
         self.dice, self.counts, self.version = Random(f"{pool}{seed}"), Counter[str](), 1
-        common: dict[str, bytes] = {}
+        self.pool, self.folder = pool, folder
+        self.has_tiers = pool.endswith("tiers")
+        self.is_public = pool.startswith("public")
         self.spaces = self.dice.sample([*SPACES], 7)  # few, so that each finds its own again
-        self.worlds = []
-        for _ in range(2 if pool == "tiers" else 1):
-            tiers = [host(10), below(20), below(30, "shared", "common")] if pool == "tiers" else []
-            stores = [Shelf(), Shelf(objects=common)] if tiers else []
-            options = {"model": "tiny", "poison": True} if tiers else {}
-            self.worlds.append(
-                World(blocks=20, tiers=tiers, stores=stores, options=options, **POOLS[pool])
-            )
+        self.common: dict[str, bytes] = {}
+        self.disks: list[dict[str, bytes]] = [{}, {}]
+        (folder / "public.jsonl").write_text(json.dumps(PUBLIC))
+        (folder / "pages.key").write_bytes(b"k" * 32)
+        self.read = 0
+        self.worlds = [self.world(place) for place in range(2 if self.has_tiers else 1)]
         self.swapped: list[tuple[World, Swapped, tuple[str, list[int], str]]] = []
+
+    def world(self, place: int) -> World:
+        """An engine, over what its stores have."""
+        more = {**POOLS[self.pool]}
+        if "tenants" in more:
+            more["tenants"] = tenants_of(more["tenants"])
+        if self.is_public:
+            more["public"] = self.folder / "public.jsonl"
+        if self.has_tiers:
+            sealed = {**ENCRYPTED, "key_file": str(self.folder / "pages.key")}
+            sealed = sealed if self.is_public else {}
+            more["tiers"] = [
+                host(10),
+                below(20, **sealed),
+                below(30, "shared", "common", **sealed),
+            ]
+            more["stores"] = [Shelf(objects=self.disks[place]), Shelf(objects=self.common)]
+            more["options"] = {"model": "tiny", "poison": True}
+        return World(blocks=20, version=f"w{self.version}", **more)
+
+    def restart(self, place: int) -> None:
+        """An engine stops, and another one begins over what its stores have."""
+        world = self.worlds[place]
+        self.check_books(world)
+        self.swapped = [one for one in self.swapped if one[0] is not world]
+        self.read += world.read
+        world.close()
+        self.worlds[place] = self.world(place)
+        self.counts["restarted"] += 1
+
+    def check_books(self, world: World) -> None:
+        """All is consistent, and no page was taken for a forgery: nobody has damaged any."""
+        world.kv.check_integrity()
+        if world.tiers is not None:
+            world.settle()
+            world.tiers.check_integrity()
+            told = world.tiers.stats()
+            assert [told[tier]["corrupt"] for tier in ("below", "common")] == [0, 0]
 
     def step(self) -> None:
         """One operation of one engine."""
+        if self.has_tiers and self.is_public and self.dice.random() < 0.01:
+            self.restart(self.dice.randrange(len(self.worlds)))
         world, dice = self.dice.choice(self.worlds), self.dice
         world.now += dice.randrange(5)
         if len(world.running) < 3 and dice.random() < 0.5:
             self.start(world)
             return
-        turn = dice.choice(["end", "end", "compute", "compute", "grow", "fork", "swap", "forget"])
+        turns = ["end", "end", "compute", "compute", "grow", "fork", "swap", "forget"]
+        turn = dice.choice([*turns, "cut", "preempt"] if self.is_public else turns)
         if turn == "forget" and dice.random() < 0.8:
             turn = "poll"
         if world.running and turn not in ("forget", "poll"):
@@ -116,6 +177,36 @@ class Walk:
                 fork = world.kv.fork(seq)
                 world.running[fork] = world.running[seq]
 
+    def cut(self, world: World, seq: int) -> None:
+        """Other tokens in the place of some."""
+        space, tokens, version = world.running[seq]
+        items = SPACES[space].get("mm_items", [])
+        least = max((item.end for item in items), default=0)  # a cut item would be another one
+        if least > len(tokens) or not self.ready(world, seq):
+            return
+        length = self.dice.randrange(least, len(tokens) + 1)
+        with suppress(CapacityError, UsageError):
+            world.kv.truncate(seq, length)
+            world.running[seq] = space, tokens[:length], version
+            other = [7] * self.dice.randrange(6)
+            world.kv.append(seq, other)
+            world.running[seq] = space, [*tokens[:length], *other], version
+            world.copy()
+            world.check(seq)
+
+    def preempt(self, world: World, seq: int) -> None:
+        if not self.ready(world, seq):
+            return
+        world.settle()
+        request = world.kv.preempt(seq)
+        space, tokens, _ = world.running.pop(seq)
+        front = world.kv if world.tiers is None else world.tiers
+        with suppress(CapacityError):
+            grant = front.allocate(request)
+            world.know(grant.seq, space, tokens)
+            world.copy()
+            world.check(grant.seq)
+
     def swap(self, world: World, seq: int) -> None:
         if world.tiers is None:
             return
@@ -156,17 +247,21 @@ class Walk:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_whatever_happens_nobody_reads_what_another_namespace_computed(pool: str) -> None:
+def test_whatever_happens_nobody_reads_what_another_namespace_computed(
+    pool: str, tmp_path: Path
+) -> None:
     seeds = max(1, STEPS // 2_000)
     told = Counter[str]()
     for seed in range(first_seed(), first_seed() + seeds):
-        walk = Walk(pool, seed)
+        walk = Walk(pool, seed, tmp_path)
         for step in range(min(STEPS, 2_000)):
             walk.step()
             if step % 50 == 0:
                 for world in walk.worlds:
                     world.kv.check_integrity()
+        for world in walk.worlds:
+            walk.check_books(world)
         told += walk.counts
-        told["read"] += sum(world.read for world in walk.worlds)
+        told["read"] += walk.read + sum(world.read for world in walk.worlds)
     assert told["found"] > 0
     print(f"{pool}: {STEPS} steps, {dict(told)}")

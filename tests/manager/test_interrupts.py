@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvframe import KVCacheManager
+from kvframe import KVCacheManager, Request
 from kvframe.config import Resolved
 from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction
@@ -124,3 +124,29 @@ def test_an_interrupt_while_a_prompt_is_read_is_no_wrong_prompt(error: type[Base
         with pytest.raises(error):
             call(Once(error))  # type: ignore[arg-type]
     assert kv.counts().referenced == 0
+
+
+@pytest.mark.parametrize("others", [[], [1 << 70], [1] * 70], ids=["alone", "huge", "many"])
+def test_an_interrupt_in_one_of_many_integers_is_the_callers(others: list[int]) -> None:
+    """Once only: what reads them another way would find nothing wrong."""
+
+    class Interrupted:
+        told = False
+
+        def __index__(self) -> int:
+            if not self.told:
+                self.told = True
+                raise KeyboardInterrupt
+            return 1
+
+    kv = manager(16, 4)
+    calls: list[Callable[[Any], object]] = [
+        kv.lookup,
+        Request,
+        kv.allocate,
+        lambda handles: kv.step(release=handles),
+    ]
+    for call in calls:
+        with pytest.raises(KeyboardInterrupt):
+            call([Interrupted(), *others])
+    kv.check_integrity()

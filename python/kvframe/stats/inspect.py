@@ -124,8 +124,9 @@ class Inspect:
     def origin(self, request: Request | int) -> Origin:
         """The salt, adapter, session and tenant of a request, or of a running sequence's."""
         if isinstance(request, Request):
-            salt, adapter, session, tenant, public = request.origin()
-            as_stored = request.rewritten
+            stored = self.stored_request(request)
+            salt, adapter, session, tenant, public = stored.origin()
+            as_stored = stored.rewritten
         else:
             salt, adapter, session, tenant, public = self._core.origin(request)
             as_stored = True

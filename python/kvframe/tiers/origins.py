@@ -28,7 +28,11 @@ class Origins:
         levels.tell_tenants(self._tenant)
         levels.owners = self._owners
         self._heads: dict[Key, Origin] = {}
-        """Of each prefix, by its first page's key, and by that of the first behind public ones."""
+        """Of each prefix, by its first page's key, and by that of the first behind public ones; of
+        each public page, too.
+        """
+        self._public: set[Key] = set()
+        """Public pages: whose a page behind one of them is, that page's own entry alone says."""
         self._users: dict[Key, tuple[int, Key]] = {}
         """The session that alone used a page (0: several did), and the prefix's first page."""
 
@@ -48,15 +52,16 @@ class Origins:
 
     def note(self, keys: Keys, origin: Origin) -> None:
         """A request computes or uses pages, from a prefix's first on."""
-        self._prune()
+        self._prune(origin.public)
         session = origin.session
         if session and not self._users:  # the first one: what there is already is of no session
             stored = (key for level in self._levels.all for key, _ in level.index.stored())
             self._users.update((key, (0, key)) for key in stored)
         parts = [(keys, origin)]
         if origin.public:
-            front = keys[: origin.public]
-            parts = [(front, self._of_front(origin)), (keys[len(front) :], origin)]
+            front, whose = keys[: origin.public], self._of_front(origin)
+            parts = [(front, whose), (keys[len(front) :], origin)]
+            self._note_public(front, whose)
         for some, whose in parts:
             names = as_tuples(some if session or self._users else some[:1])
             if names:
@@ -70,6 +75,12 @@ class Origins:
                 if self._users.setdefault(name, (session, head))[0] != session:
                     self._users[name] = 0, head
 
+    def _note_public(self, front: Keys, origin: Origin) -> None:
+        if not self._public.issuperset(as_tuples(front[-1:])):
+            names = as_tuples(front)
+            self._public.update(names)
+            self._heads.update(dict.fromkeys(names, origin))
+
     def _of_front(self, origin: Origin) -> Origin:
         """Whose public pages are: no tenant's, or where tiers tell tenants apart each one's."""
         public = origin.of_public()
@@ -80,11 +91,16 @@ class Origins:
         return 0 if head is None else self._levels.number(head.tenant)
 
     def _owners(self, keys: Keys) -> Owners:
-        owners, owner = [], None
+        owners: list[str | None] = []
+        owner, is_behind = None, False
         for key in as_tuples(keys):
             head = self._heads.get(key)
-            owner = owner if head is None else head.tenant
+            if head is not None:
+                owner = head.tenant
+            elif is_behind:
+                owner = None
             owners.append(owner)
+            is_behind = key in self._public
         return owners
 
     def forget(self, scope: Scope) -> list[int]:
@@ -113,15 +129,21 @@ class Origins:
         ]
 
     def _nameless(self, level: Level) -> list[Key]:
-        """First pages of prefixes that a tier recovered and that no request has asked for."""
+        """First pages of prefixes, and first behind public ones, that a tier recovered and that no
+        request has asked for.
+        """
         if not isinstance(level, StoreTier) or not level.recovered:
             return []
-        heads = {as_tuples(level.index.prefix(page)[:1])[0] for _, page in level.index.stored()}
+        ends = (as_tuples(level.index.prefix(page)[-2:]) for _, page in level.index.stored())
+        heads = [end[-1] for end in ends if self._public.issuperset(end[:-1])]
         return [head for head in heads if head not in self._heads]
 
-    def _prune(self) -> None:
-        """Forget pages that no tier has any more, once they are many."""
-        most = 2 * sum(level.index.tier.pages for level in self._levels.all) + SPARE
+    def _prune(self, public: int) -> None:
+        """Forget pages that no tier has any more, once they are many: of a request with so many
+        ``public`` ones, more than it brings itself.
+        """
+        pages = sum(level.index.tier.pages for level in self._levels.all)
+        most = 2 * (pages + public) + SPARE
         if len(self._heads) > most or len(self._users) > most:
             self._users = {key: told for key, told in self._users.items() if self._is_there(key)}
             kept = {head for _, head in self._users.values()}
@@ -130,6 +152,7 @@ class Origins:
                 for head, origin in self._heads.items()
                 if head in kept or self._is_there(head)
             }
+            self._public &= self._heads.keys()
 
     def _is_there(self, key: Key) -> bool:
         return any(level.index.present(as_keys([key])) for level in self._levels.all)

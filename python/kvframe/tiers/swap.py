@@ -167,7 +167,10 @@ class Swap:
         covered = 0
         for swapped in self._out:
             origin = self._kv.inspect.origin(swapped.request)
-            if scope.covers(origin) and scope.session in (None, origin.session):
+            is_covered = scope.covers(origin) or (
+                origin.public > 0 and scope.covers(origin.of_public())
+            )
+            if is_covered and scope.session in (None, origin.session):
                 swapped._weights = None
                 covered += 1
         return covered

@@ -101,12 +101,7 @@ fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// any dtype. `None` for anything else.
 fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     let py = value.py();
-    let array = match as_array(value) {
-        Ok(array) => array,
-        // What is no error of the argument's, an interrupt say, is the caller's to hear.
-        Err(error) if error.is_instance_of::<PyException>(py) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(array) = unless_wrong(py, as_array(value))? else { return Ok(None) };
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
         return Ok(None);
     }
@@ -125,8 +120,18 @@ fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
             Ok(Some(wide.as_array().iter().map(|&v| i128::from(v)).collect()))
         }
         // A list that holds both huge and negative ints has no integer dtype of its own.
-        'O' | 'f' => Ok(value.extract().ok()),
+        'O' | 'f' => unless_wrong(py, value.extract()),
         _ => Ok(None),
+    }
+}
+
+/// What was read of an argument; `None` if the argument is wrong. What is no error of the argument's, an interrupt
+/// say, is the caller's to hear.
+fn unless_wrong<T>(py: Python<'_>, read: PyResult<T>) -> PyResult<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -181,10 +186,10 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
     let Some(value) = value else {
         return Ok(Vec::new());
     };
-    if let Some(values) = plain(value) {
+    let py = value.py();
+    if let Some(values) = unless_wrong(py, plain(value))?.flatten() {
         return Ok(values);
     }
-    let py = value.py();
     let Some(values) = integers(value)? else {
         let instead = value.get_item(0).map_or("", |first| seq_within(&first));
         let limit = "must be integers of at least 0, in 1 dimension";
@@ -203,19 +208,22 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
 
 /// Reads handles without calls of `NumPy`: arrays of the usual dtypes, and short lists of ints. `None` for
 /// anything else, and for values out of range.
-fn plain(value: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+fn plain(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
     // Copied at once, so that it is not borrowed.
     if let Ok(array) = value.cast::<PyArray1<u64>>() {
-        return array.to_vec().ok();
+        return Ok(array.to_vec().ok());
     }
     if let Ok(array) = value.cast::<PyArray1<i64>>() {
-        return not_negative(array.to_vec().ok()?, |v| v as u64);
+        return Ok(array.to_vec().ok().and_then(|values| not_negative(values, |v| v as u64)));
     }
     if let Ok(array) = value.cast::<PyArray1<i32>>() {
-        return not_negative(array.to_vec().ok()?, |v| v as u64);
+        return Ok(array.to_vec().ok().and_then(|values| not_negative(values, |v| v as u64)));
     }
-    let list = value.cast::<PyList>().ok().filter(|list| list.len() <= SHORT)?;
-    list.iter().map(|item| item.extract().ok()).collect()
+    let Ok(list) = value.cast::<PyList>() else { return Ok(None) };
+    if list.len() > SHORT {
+        return Ok(None);
+    }
+    list.iter().map(|item| item.extract()).collect::<PyResult<_>>().map(Some)
 }
 
 fn not_negative<T: Copy + Default + Ord>(

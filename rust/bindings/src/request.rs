@@ -236,7 +236,8 @@ impl Request {
     fn replace(&self, py: Python<'_>, changes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let Some(changes) = changes else { return Ok(self.twin(self.core.clone(), true)) };
         let changes = changes.copy()?;
-        let (mut core, mut known) = (self.core.clone(), !self.core.tokens.is_empty());
+        let mut core = self.core.clone();
+        let mut known = !core.tokens.is_empty() || core.num_tokens == 0;
         let apart = ["prompt", "tenant", "cache_salt", "lora_name", "mm_items", "encoder", "keys"];
         for name in apart {
             // Which of its blocks are public was said of what it was.

@@ -139,7 +139,9 @@ impl Sequences {
     pub fn disown(&mut self, scope: Scope<'_>) -> Vec<SeqId> {
         let mut disowned = Vec::new();
         for SequenceSlot { handle, sequence, .. } in &mut self.slots {
-            if *handle != 0 && scope.runs(sequence.space(), sequence.meta.session) {
+            let (space, session) = (sequence.space(), sequence.meta.session);
+            let has_public = space.public > 0 && scope.runs(space.of_public(), session);
+            if *handle != 0 && (has_public || scope.runs(space, session)) {
                 (sequence.private, sequence.disowned) = (true, true);
                 disowned.push(*handle);
             }

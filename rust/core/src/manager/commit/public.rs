@@ -25,8 +25,8 @@ impl Manager {
             && self.store.give_to_all(table[i])
     }
 
-    /// The block that block `i` of a table follows, where tenants are told apart: a public one the block that is found
-    /// before it, which another sequence may have computed; the first private one none; others `parent`.
+    /// The block that block `i` of a table follows, where tenants are told apart: the first private one none, others
+    /// `parent`.
     pub(super) fn parent_apart(
         &self,
         sequence: &Sequence,
@@ -34,18 +34,10 @@ impl Manager {
         i: usize,
         parent: BlockId,
     ) -> BlockId {
-        let (units, public) =
-            (self.layout.groups()[group].units as usize, sequence.public as usize);
-        if i * units > public {
-            return parent;
-        }
-        if (i + 1) * units > public {
-            return NIL;
-        }
-        match self.find(PrefixQuery::of(sequence), group, i - 1) {
-            KeyMatch::Block(block) => block,
-            KeyMatch::Nothing | KeyMatch::Collision => NIL,
-        }
+        let units = self.layout.groups()[group].units as usize;
+        let public = sequence.public as usize;
+        let is_first = i * units <= public && (i + 1) * units > public;
+        if is_first { NIL } else { parent }
     }
 
     fn follows_others(&self, group: usize) -> bool {

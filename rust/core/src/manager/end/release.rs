@@ -152,7 +152,9 @@ impl Manager {
         sequence.closed = sequence.closed.filter(|&closed| (closed as usize) < full);
         // Tokens that come in the place of a cut item are not that item; those in the place of public ones are not
         // public.
-        let boundary = if sequence.public > 0 { sequence.mm_items.pop() } else { None };
+        let has_public = sequence.public > 0;
+        let is_current = has_public && sequence.root == self.hasher.root(sequence.space());
+        let boundary = if has_public { sequence.mm_items.pop() } else { None };
         sequence.mm_items.retain(|e| e.start < len);
         sequence.mm_items.iter_mut().for_each(|e| e.end = e.end.min(len));
         if let Some(boundary) = boundary {
@@ -161,7 +163,8 @@ impl Manager {
             if sequence.public > 0 {
                 let start = sequence.public * size;
                 sequence.mm_items.push(MmItem { start, end: start + 1, ..boundary });
-            } else {
+            } else if is_current {
+                // What other weights computed keeps their root.
                 sequence.root = self.hasher.root(sequence.space());
             }
         }
