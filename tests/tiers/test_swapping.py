@@ -85,6 +85,13 @@ def test_a_swap_that_does_not_fit_changes_nothing_and_ids_of_tiers_are_apart() -
         engine.tiers.host.index.counts(),
     )
     engine.check(seq, 17)
+    # What is on its way is named: it may be the cause.
+    engine = Engine([host(6)], blocks=8)
+    seq = running(engine, text(1, 17))
+    assert engine.tiers.offload(seq) == 4
+    with pytest.raises(CapacityError, match=r"of 6; pages in flight: 4 of host$"):
+        engine.tiers.swap_out(seq)
+    engine.settle()
     # Two sequences share a prefix: both go out whole, and each comes back whole.
     engine = Engine([host(16)], blocks=12)
     first, second = running(engine, text(1, 10)), running(engine, [*text(1, 8), 5, 6, 7])
