@@ -102,7 +102,12 @@ class BlockPool:
         return self._core.publish_block(block, keys, parent)
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
-        """The blocks under ``keys``, uint64 (n, 2), up to the first that is not there."""
+        """The blocks under ``keys``, uint64 (n, 2), up to the first that is not there.
+
+        Of several blocks under a key it is the ``parent`` of the next one found, if that is among
+        them; else the one published first, where ``cache.keep_duplicates`` is on or there are
+        ``[[tenants]]``, and the one of the lowest id elsewhere.
+        """
         blocks: npt.NDArray[np.int32] = self._core.find_blocks(keys)
         return blocks
 
@@ -110,12 +115,14 @@ class BlockPool:
         """Hold each block once more, so that it is not evicted; a prefix from its front on.
 
         Args:
-            blocks: From `find`, or held already.
+            blocks: From `find`, or published and held still, though a reset has made them
+                unfindable. A block that was only taken has one owner until it is published.
             generations: As `generations` returned them; a block that was freed and taken again
                 since then is refused.
 
         Raises:
-            UsageError: A block is neither findable nor held, or follows one that is not held.
+            UsageError: A block is neither findable nor published and held, or follows one that is
+                not held.
         """
         self._core.touch_blocks(blocks, generations)
 

@@ -115,10 +115,11 @@ class TierError(KVFrameError):
 
 
 class NeverFitsError(KVFrameError):
-    """The request needs more blocks than the whole cache has, so waiting cannot help.
+    """The request needs more blocks than it can ever have, so waiting cannot help.
 
-    Not a `CapacityError`: a loop that waits on those would wait for ever. Refuse the request, or
-    give the cache more blocks; `Request(max_seq_len=...)` raises it at the first attempt.
+    The message says what the limit is: the pool, its tenant's quota, or the floors of others. Not a
+    `CapacityError`: a loop that waits on those would wait for ever. Refuse the request, or give the
+    cache or the tenant more blocks; `Request(max_seq_len=...)` raises it at the first attempt.
     """
 
 
@@ -148,5 +149,5 @@ class UsageError(KVFrameError, ValueError):
 class IntegrityError(KVFrameError):
     """``check_integrity()`` found the core's bookkeeping inconsistent: a bug in kvframe.
 
-    Report it with the event log of the run, if there is one (``observe.event_log``).
+    Report it with the event log of the run, if there is one (``cache.event_log``).
     """

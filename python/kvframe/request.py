@@ -79,7 +79,13 @@ def requested(
         UsageError: A keyword is none, or stands beside a `Request` that has its own.
     """
     if not isinstance(prompt, Request):
-        return Request(prompt, **options), {}
+        try:
+            return Request(prompt, **options), {}
+        except UsageError as error:
+            if isinstance(getattr(prompt, "request", None), Request):
+                kind = type(prompt).__name__
+                raise UsageError(f"prompt is a {kind}: Tiers.swap_in brings it back") from error
+            raise
     for name in sorted(options.keys() - per_try):
         known = RequestOptions.__annotations__
         if name not in known:

@@ -309,3 +309,50 @@ def test_the_command_is_a_module_too() -> None:
     told = [sys.executable, "-m", "kvframe", "--version"]
     done = subprocess.run(told, capture_output=True, text=True, check=True)
     assert done.stdout.split()[:2] == ["kvframe", version()]
+
+
+def test_files_that_a_start_would_read_are_read(file: Path) -> None:
+    text = """\
+[prefix]
+public = "{public}"
+[[tenants]]
+name = "a"
+key_file = "{own}"
+[[tenants]]
+name = "all"
+floor = {floor}
+public = true
+[[tiers]]
+name = "host"
+capacity = 8
+[[tiers]]
+name = "d"
+store = "disk"
+capacity = 8
+options = {{ path = "pages" }}
+encryption = "aes-256-gcm"
+key_file = "{key}"
+"""
+    Path("good.key").write_bytes(b"k" * 32)
+    Path("short.key").write_bytes(b"short")
+    Path("good.jsonl").write_text(f"{[*range(32)]}\n")
+    Path("words.jsonl").write_text('["a"]\n')
+    good = {"public": "good.jsonl", "own": "good.key", "key": "good.key", "floor": "2"}
+    none, few = "No such file or directory", "has 5 bytes: must be at least 32"
+    for wrong, told in (
+        ({}, []),
+        ({"public": "none.jsonl"}, [f'kvframe.toml:2: prefix.public = "none.jsonl": .*{none}']),
+        ({"public": "words.jsonl"}, [r"prefix.public = \"words.jsonl\": line 1: .*must be token"]),
+        ({"floor": "1"}, [r"tenants\[1\].floor = 1: is 1 blocks: the prefixes of .* have 2"]),
+        ({"own": "none.key"}, [f"tenant a: key_file = 'none.key': cannot be read: .*{none}"]),
+        (
+            {"public": "none.jsonl", "key": "short.key"},
+            [f"tier d: key_file = 'short.key': {few}", f"prefix.public = .*{none}"],
+        ),
+    ):
+        file.write_text(text.format(**good | wrong))
+        result = kvframe("check")
+        said = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert (result.exit_code, len(said)) == (2 if told else 0, len(told)), result.stderr
+        for line, pattern in zip(said, told, strict=True):
+            assert re.search(pattern, line), line

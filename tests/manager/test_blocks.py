@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 import pytest
@@ -108,9 +109,11 @@ def test_misuse_of_single_blocks_changes_nothing() -> None:
             pool.free(blocks)
     with pytest.raises(UsageError, match="not taken"):
         pool.publish(a, keys[0])
-    with pytest.raises(UsageError, match="neither findable nor in hand"):
-        pool.touch([5])
     loose = int(pool.take(1)[0])
+    for block in (5, loose):
+        told = f"touch = {block}: it is not findable, nor published and held"
+        with pytest.raises(UsageError, match=told):
+            pool.touch([block])
     with pytest.raises(UsageError, match="named twice"):
         pool.free([loose, loose])
     pool.free([loose])
@@ -137,3 +140,107 @@ def test_copies_under_one_key_are_told_and_one_goes_when_freed() -> None:
     pool.free([b])
     kv.check_integrity()
     assert kv.counts() == (7, 1, 0, 8)
+
+
+@pytest.mark.parametrize(("keeps", "alone"), [(False, "lowest id"), (True, "published first")])
+def test_find_takes_of_several_copies_the_parent_of_the_next(keeps: bool, alone: str) -> None:
+    kv = KVCacheManager(cache={"capacity": 8, "block_size": SIZE, "keep_duplicates": keeps})
+    pool = kv.blocks
+    keys = pool.hash_blocks([*range(8)])
+    low, high, later = pool.take(3).tolist()
+    pool.publish(high, keys[0])
+    pool.publish(low, keys[0])
+    either = {"lowest id": low, "published first": high}
+    first = either.pop(alone)
+    assert pool.find(keys).tolist() == [first]
+    (other,) = either.values()
+    pool.publish(later, keys[1], other)
+    assert pool.find(keys).tolist() == [other, later]
+    assert pool.find(keys[:1]).tolist() == [first]
+    pool.free([later])
+    pool.free([low])
+    pool.free([high])
+    kv.check_integrity()
+
+
+class PlainLRU:
+    """A block manager that keeps every copy; a block is a list, and nobody's once it is evicted."""
+
+    def __init__(self, capacity: int) -> None:
+        self.free = capacity
+        self.cached: list[list[int]] = []  # the block that is evicted next, first
+        self.copies: dict[bytes, list[list[int]]] = {}
+        self.keys: dict[int, bytes] = {}
+
+    def allocate(self, keys: list[bytes], blocks: int, most: int) -> tuple[int, list[list[int]]]:
+        """Blocks found, and the table; (-1, []) if there is no room."""
+        found: list[list[int]] = []
+        for key in keys[:most]:
+            if not self.copies.get(key):
+                break
+            found.append(self.copies[key][0])
+        unowned = sum(block[0] == 0 for block in found)
+        fresh = blocks - len(found)
+        if fresh + unowned > self.free + len(self.cached):
+            return -1, []
+        for block in found:
+            if block[0] == 0:
+                self.cached = [one for one in self.cached if one is not block]
+            block[0] += 1
+        table = list(found)
+        for _ in range(fresh):
+            if self.free:
+                self.free -= 1
+            else:
+                gone = self.cached.pop(0)
+                key = self.keys.pop(id(gone))
+                self.copies[key] = [one for one in self.copies[key] if one is not gone]
+            table.append([1])
+        for key, block in zip(keys[len(found) :], table[len(found) :], strict=False):
+            self.copies.setdefault(key, []).append(block)
+            self.keys[id(block)] = key
+        return len(found), table
+
+    def release(self, table: list[list[int]]) -> None:
+        for block in reversed(table):
+            block[0] -= 1
+            if block[0] == 0 and id(block) in self.keys:
+                self.cached.append(block)
+            self.free += block[0] == 0 and id(block) not in self.keys
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_without_parents_hit_as_a_plain_lru_manager_does(seed: int) -> None:
+    dice, capacity = Random(seed), 24
+    cache = {"capacity": capacity, "block_size": SIZE, "keep_duplicates": True}
+    kv, plain = KVCacheManager(cache=cache, eviction="lru"), PlainLRU(capacity)
+    pool = kv.blocks
+    running: list[tuple[list[int], list[list[int]]]] = []
+    hits = refused = 0
+    for _ in range(1500):
+        if running and dice.random() < 0.45:
+            table, twin = running.pop(dice.randrange(len(running)))
+            pool.free(table)
+            plain.release(twin)
+            continue
+        tokens = [dice.randrange(3)] * SIZE * dice.randint(1, 4) + [dice.randrange(9)] * SIZE
+        tokens += [7] * dice.randrange(6)
+        keys = pool.hash_blocks(tokens)
+        blocks, most = -(-len(tokens) // SIZE), (len(tokens) - 1) // SIZE
+        length, twin = plain.allocate([bytes(key) for key in keys], blocks, most)
+        found = pool.find(keys[:most])
+        if blocks - len(found) + pool.unowned(found) > pool.available():
+            assert length == -1
+            refused += 1
+            continue
+        pool.touch(found)
+        table = [*found.tolist(), *pool.take(blocks - len(found)).tolist()]
+        for at in range(len(found), len(keys)):
+            pool.publish(table[at], keys[at])
+        assert len(found) == length
+        hits += length
+        running.append((table, twin))
+        assert kv.counts()[:2] == (plain.free, len(plain.cached))
+    assert hits > 300
+    assert refused > 20
+    kv.check_integrity()

@@ -64,8 +64,13 @@ def test_rows_say_what_each_has() -> None:
     assert (a.tenant, a.used, a.cached, a.referenced) == ("a", 3, 3, 0)
     assert (a.requests, a.prompt_tokens, a.hit_tokens) == (2, 24, 8)
     assert (b.used, b.referenced, b.quota) == (2, 2, 6)
-    with pytest.raises(NeverFitsError):
-        kv.allocate(Request(range(28), tenant="b"))
+    for tenant, most in (
+        ("b", 'tenant "b" has a quota of 6'),
+        ("a", 'the floors of other tenants leave tenant "a"'),
+        ("c", "the floors of tenants leave all others"),
+    ):
+        with pytest.raises(NeverFitsError, match=f"needs .* blocks, but {most}"):
+            kv.allocate(Request(range(28 if tenant == "b" else 80), tenant=tenant))
     assert kv.tenants.rows()[2].refused == 1
     kv.release(seq)
     assert KVCacheManager(block_size=4, capacity=16).tenants.rows() == []

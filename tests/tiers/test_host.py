@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -202,6 +203,28 @@ def test_a_pool_of_other_numbers_than_the_models_is_refused() -> None:
     Tiers(kv, NumpyPool(layout, dtype=np.float16)).close()
 
 
+def test_pages_that_are_not_the_models_are_refused() -> None:
+    kv = KVCacheManager(
+        Config(
+            cache=CacheConfig(capacity=16, block_size=BLOCK), model=MODEL, tiers=[host()]
+        ).resolve()
+    )
+    own = SHAPE.page_bytes
+    other = replace(SHAPE, layers=3)
+    pools = {shape: NumpyPool(Layout.of(LAYER_FIRST, shape, 16)) for shape in (SHAPE, other)}
+    for shapes in ([other], [SHAPE, other]):
+        found = sum(shape.page_bytes for shape in shapes)
+        told = f"a page of group 'full' has {found} bytes in them, and {own} as [model] says"
+        with pytest.raises(UsageError, match=re.escape(told)):
+            Tiers(kv, [Part(pools[shape]) for shape in shapes])
+    # Keys apart from values, ranks of one process, and a stage with a part of the layers.
+    halves = NumpyPool(Layout.of(LAYER_FIRST, replace(SHAPE, parts=1), 16))
+    Tiers(kv, [Part(halves), Part(halves)]).close()
+    Tiers(kv, [Part(pools[SHAPE]), Part(pools[SHAPE])]).close()
+    stage = NumpyPool(Layout.of(LAYER_FIRST, replace(SHAPE, layers=1), 16))
+    Tiers(kv, stage, rank=1, ranks=2).close()
+
+
 def test_what_calls_are_given_is_checked() -> None:
     engine = Engine([host(), below()], stores=[Shelf()])
     engine.run(text(1, 17))
@@ -218,6 +241,10 @@ def test_what_calls_are_given_is_checked() -> None:
         (lambda: engine.tiers.preempt(seq, wrong), "cost = None: must be a SwapCost"),
         (lambda: Tiers(wrong, wrong), "kv = None: must be a KVCacheManager"),
         (lambda: Tiers(engine.kv, wrong), "pools: None is no pool of pages"),
+        (
+            lambda: Tiers(engine.kv, cast(Any, np.zeros((2, 2)))),
+            "no pool of pages; NumpyPool.adopt makes one",
+        ),
         (lambda: Tiers(engine.kv, [Part(engine.pools[0], wrong)]), "group = None: must be an int"),
     ):
         with pytest.raises(UsageError, match=message):

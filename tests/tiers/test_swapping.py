@@ -46,6 +46,8 @@ def test_out_and_back_is_exact_and_out_of_reach_meanwhile(tokens: int, parts: in
     swapped = engine.tiers.swap_out(seq)
     with pytest.raises(StaleHandleError):
         engine.kv.block_table(seq)
+    with pytest.raises(UsageError, match=r"prompt is a Swapped: Tiers.swap_in brings it back"):
+        engine.kv.allocate(swapped)  # type: ignore[arg-type]
     with pytest.raises(BusyError, match="still on its way out"):
         engine.tiers.swap_in(swapped)
     engine.settle()
@@ -75,7 +77,7 @@ def test_a_swap_that_does_not_fit_changes_nothing_and_ids_of_tiers_are_apart() -
     engine = Engine([host(3)], blocks=8)
     seq = running(engine, text(1, 17))
     before = (engine.kv.counts(), engine.kv.lengths(seq), engine.tiers.host.index.counts())
-    with pytest.raises(CapacityError):
+    with pytest.raises(CapacityError, match="tier host has no room for 5 pages: needs 5"):
         engine.tiers.swap_out(seq)
     assert before == (
         engine.kv.counts(),
@@ -83,6 +85,13 @@ def test_a_swap_that_does_not_fit_changes_nothing_and_ids_of_tiers_are_apart() -
         engine.tiers.host.index.counts(),
     )
     engine.check(seq, 17)
+    # What is on its way is named: it may be the cause.
+    engine = Engine([host(6)], blocks=8)
+    seq = running(engine, text(1, 17))
+    assert engine.tiers.offload(seq) == 4
+    with pytest.raises(CapacityError, match=r"of 6; pages in flight: 4 of host$"):
+        engine.tiers.swap_out(seq)
+    engine.settle()
     # Two sequences share a prefix: both go out whole, and each comes back whole.
     engine = Engine([host(16)], blocks=12)
     first, second = running(engine, text(1, 10)), running(engine, [*text(1, 8), 5, 6, 7])

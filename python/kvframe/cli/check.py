@@ -15,12 +15,15 @@ import click
 from kvframe.cli import BAD_INPUT, fail, pages
 from kvframe.cli.given import refuse
 from kvframe.config import Chosen, Resolved
+from kvframe.config.faults import Faults
 from kvframe.config.show import json_schema, nothing_said, show
 from kvframe.config.sources import FILE_NAME, PYPROJECT
 from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.errors import ConfigError, PluginError
+from kvframe.manager.build import public_of
 from kvframe.registry import Registry
+from kvframe.tiers.mac import secrets_of
 
 NOTHING_HERE = (
     f"no {FILE_NAME}, and no {PYPROJECT} with [tool.kvframe], here, and no variable: "
@@ -50,7 +53,7 @@ def check(context: click.Context, file: Path | None, schema: bool) -> None:
         with redirect_stdout(sys.stderr):
             resolved = _made(file)
     except (ConfigError, PluginError) as error:
-        for said in sorted((str(error), *error.others), key=_line):
+        for said in sorted(dict.fromkeys((str(error), *error.others)), key=_line):
             fail(said)
         if error.unlisted:
             click.echo(f"… and {error.unlisted} more", err=True)
@@ -98,7 +101,19 @@ def _made(file: Path | None) -> Resolved:
         admission.driver(gate.loaded, Terms(block_size, gate.options))
     for matcher in filter(_is_imported, matching):
         prefix.driver(matcher.loaded, Terms(block_size, matcher.options))
+    _read_files(resolved)
     return resolved
+
+
+def _read_files(resolved: Resolved) -> None:
+    """Read the files that a manager and its tiers would read first, so that their errors show."""
+    faults = Faults()
+    with faults:
+        public_of(resolved)
+    for tier in resolved.tiers[1:]:
+        with faults:
+            secrets_of(tier)
+    faults.tell()
 
 
 def _without_effect(resolved: Resolved) -> Iterator[str]:

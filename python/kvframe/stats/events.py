@@ -18,14 +18,17 @@ class Log:
         self._core, self._block_size = core, block_size
 
     def take_events(self) -> dict[str, npt.NDArray[Any]]:
-        """The ordered log since it was taken last, as arrays (needs ``cache.event_log``).
+        """The ordered log since it was taken last, as arrays; empty without ``cache.event_log``.
 
         The token ids and requests that belong to it are dropped; `take` keeps them.
         """
         return self._core.take_events()
 
     def take(self) -> EventLog:
-        """The ordered log since it was taken last, with token ids and requests."""
+        """The ordered log since it was taken last, with token ids and requests.
+
+        Empty without ``cache.event_log``.
+        """
         events, ids, requests = self._core.take_log()
         return EventLog(events, ids, dict(requests), self._block_size)
 

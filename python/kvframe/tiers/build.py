@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kvframe.arguments import is_int, shown
-from kvframe.config import Config, TierConfig
+from kvframe.config import Config, Resolved, TierConfig
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import ConfigError, UsageError
 from kvframe.manager import KVCacheManager
@@ -49,7 +49,7 @@ def space_of(
 
     Raises:
         ConfigError: There is a store, and neither the model nor its weights have a name.
-        UsageError: A name or a rank is wrong.
+        UsageError: A name or a rank is wrong, or the pools' pages are not those of ``[model]``.
     """
     for name, number in (("rank", rank), ("ranks", ranks)):
         if not is_int(number):
@@ -59,6 +59,8 @@ def space_of(
     for name, text in (("model", model), ("salt", salt)):
         name_bytes(name, text)
     resolved = kv.inspect.resolved
+    if ranks == 1:  # of several, each may have a part of the model's layers
+        _check_widths(parts, resolved)
     shapes = [part.pool.layout.shape for part in parts]
     space = Space(
         model=model,
@@ -74,6 +76,29 @@ def space_of(
     for tier in resolved.tiers[1:]:
         space.check_weights(tier.config.name, tier.config.store)
     return space
+
+
+def _check_widths(parts: Sequence[Part], resolved: Resolved) -> None:
+    """The pages are as wide as ``[model]`` says, if there is one.
+
+    It says it of one rank: the parts of a group may be several.
+
+    Raises:
+        UsageError: A group's are not.
+    """
+    if resolved.config.model is None:
+        return
+    widths = resolved.page_bytes
+    for place, (group, width) in enumerate(zip(resolved.config.groups, widths, strict=True)):
+        its = [part.pool for part in parts if part.group == place]
+        found = sum(pool.layout.shape.page_bytes for pool in its)
+        ranks = [count for count in range(1, len(its) + 1) if len(its) % count == 0]
+        # A pool that several groups share has pages of the largest of them.
+        if not any(found == count * wide for count in ranks for wide in (width, max(widths))):
+            raise UsageError(
+                f"pools: a page of group {group.name!r} has {found} bytes in them, and "
+                f"{width} as [model] says: it is of another model, or of more or fewer layers"
+            )
 
 
 def prefetched_pages(tokens: int, block_size: int) -> int:

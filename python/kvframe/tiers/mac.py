@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import Final
 
+from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import ConfigError
 from kvframe.files import read_regular
 
@@ -54,12 +55,19 @@ class Mac:
         return told.digest()
 
 
-def read_key(whose: str, path: str | None) -> bytes:
-    """The secret of a tier's pages, or of a tenant's; empty if it has none.
+def secrets_of(tier: ResolvedTier) -> tuple[bytes, dict[str, bytes]]:
+    """The secret of a tier's pages, empty if it has none, and those of tenants, by their names.
 
     Raises:
-        ConfigError: The file cannot be read, or is too short.
+        ConfigError: A file of one cannot be read, or is too short.
     """
+    config = tier.config
+    own = tier.own_keys if config.encryption != "none" else ()
+    key = _read(f"tier {config.name}", config.key_file)
+    return key, {name: _read(f"tenant {name}", path) for name, path in own}
+
+
+def _read(whose: str, path: str | None) -> bytes:
     if path is None:
         return b""
     try:

@@ -319,7 +319,8 @@ def parts_of(
     ]
     for part in parts:
         if not isinstance(getattr(part.pool, "layout", None), Layout):
-            raise UsageError(f"pools: {shown(part.pool)} is no pool of pages")
+            near = "; NumpyPool.adopt makes one" if hasattr(part.pool, "shape") else ""
+            raise UsageError(f"pools: {shown(part.pool)} is no pool of pages{near}")
         if not is_int(part.group):
             raise UsageError(f"group = {shown(part.group)}: must be an integer")
     named = {part.group for part in parts}

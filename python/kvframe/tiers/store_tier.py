@@ -20,7 +20,7 @@ from kvframe.tiers.cost import Rate
 from kvframe.tiers.found import Found, adopt, listed
 from kvframe.tiers.gate import Gate
 from kvframe.tiers.health import Pause, Trouble
-from kvframe.tiers.mac import read_key
+from kvframe.tiers.mac import secrets_of
 from kvframe.tiers.object_keys import Key, Space, number
 from kvframe.tiers.store import PageStore
 from kvframe.tiers.tier_index import Gone, Keys, Owners, TierIndex, as_keys, as_tuples
@@ -92,11 +92,7 @@ class StoreTier:
             raise TierError(f"tier {config.name}: no store below host memory is named")
         self.name, self.config, self.worker = config.name, config, worker
         self._shapes = shapes
-        self._key = read_key(f"tier {config.name}", config.key_file)
-        self._own_keys = {
-            name: read_key(f"tenant {name}", path)
-            for name, path in (tier.own_keys if config.encryption != "none" else ())
-        }
+        self._key, self._own_keys = secrets_of(tier)
         self.set_space(space)
         self.index = TierIndex(tier, space.block_size, len(shapes))
         origin = origin_of(tier.store.loaded)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.arguments import shown
-from kvframe.errors import BusyError, HandleError, UsageError
+from kvframe.errors import BusyError, CapacityError, HandleError, UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.request import Request
 from kvframe.results import Allocation
@@ -96,7 +96,10 @@ class Swap:
         weights = kv.inspect.weight_version if kv.inspect.is_current(seq) else None
         self._demotion.refuse_loss(rows)
         tenant = levels.number(kv.inspect.origin(seq).tenant)
-        slots, evicted = host.index.take(rows, tenant)
+        try:
+            slots, evicted = host.index.take(rows, tenant)
+        except CapacityError as error:
+            raise CapacityError(self._lacking(rows, error)) from error
         try:
             lease = kv.pins.lease(seq, tokens) if tokens else None
             request = kv.preempt(seq)
@@ -174,6 +177,13 @@ class Swap:
                 swapped._weights = None
                 covered += 1
         return covered
+
+    def _lacking(self, pages: int, error: CapacityError) -> str:
+        """That host memory has no room, and what on its way may be the cause."""
+        moving = {level.name: level.index.counts().moving for level in self._levels.all}
+        told = ", ".join(f"{count} of {name}" for name, count in moving.items() if count)
+        way = f"; pages in flight: {told}" if told else ""
+        return f"tier {self._levels.host.name} has no room for {pages} pages: {error}{way}"
 
     def _rows(self, tokens: int) -> int:
         return -(-tokens // self._kv.block_size)

@@ -112,7 +112,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
             model nor its weights have a name; or two tiers are in one place.
         ImportError: A package is missing that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
-        UsageError: A part, a rank or a name is wrong.
+        UsageError: A part, a rank or a name is wrong; pages are not as ``[model]`` says.
     """
 
     def __init__(

@@ -23,13 +23,15 @@ pub enum Error {
         /// Blocks more that can be had once fences have passed.
         coming: u64,
     },
-    /// Never: larger than the whole pool.
-    #[error("needs {needed} blocks, but the whole pool has {total}: it can never fit")]
+    /// Never: larger than the whole pool, or than its tenant's part of it.
+    #[error("needs {needed} blocks, but {limit} {total}: it can never fit")]
     NeverFits {
         /// Blocks the request needs at once.
         needed: u64,
-        /// Blocks of the pool.
+        /// The most that it can have.
         total: u64,
+        /// What sets that, as the words before the number.
+        limit: Cow<'static, str>,
     },
     /// Not now: too much is on its way.
     #[error("{moving} pages are on their way, of {limit} at once: try again when some have ended")]
@@ -188,6 +190,9 @@ pub enum Error {
     #[error("integrity: {0}")]
     Integrity(String),
 }
+
+/// The limit of a request that may have the whole pool.
+pub(crate) const WHOLE_POOL: Cow<'static, str> = Cow::Borrowed("the whole pool has");
 
 /// What a message says of blocks that wait for fences.
 pub(crate) fn on_their_way(coming: u64) -> String {

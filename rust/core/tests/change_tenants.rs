@@ -94,9 +94,12 @@ fn a_lowered_quota_sheds_what_is_cached_in_the_order_of_the_tenants_own_policy()
         assert_eq!(used(&m)[2], 6);
         let never = m.allocate(&request(B, 9100, 7)).err();
         assert!(
-            matches!(never, Some(Error::NeverFits { needed: 7, total: 6 })),
+            matches!(never, Some(Error::NeverFits { needed: 7, total: 6, .. })),
             "{name}: {never:?}"
         );
+        let told = never.map(|error| error.to_string()).unwrap_or_default();
+        let quota = "needs 7 blocks, but tenant \"b\" has a quota of 6: it can never fit";
+        assert_eq!(told, quota, "{name}");
     }
 }
 

@@ -234,7 +234,7 @@ fn a_long_partial_request_is_counted_in_full() {
     let request = Request { num_tokens: 1 << 28, partial: true, chunk: 0, ..Request::default() };
     let seq = m.allocate(&request).unwrap().seq;
     let error = refused(&mut m, &[seq], |m| m.extend(seq, 1 << 28));
-    assert!(matches!(error, Error::NeverFits { needed: 0x1_0000_0000, total: 32 }), "{error}");
+    assert!(matches!(error, Error::NeverFits { needed: 0x1_0000_0000, total: 32, .. }), "{error}");
 }
 
 /// Items that were cut off do not lend their name to the tokens that come instead.
@@ -268,12 +268,12 @@ fn keys_past_the_prompt_are_refused() {
 fn a_grant_larger_than_the_pool_never_fits() {
     let mut m = grouped(8, &[GroupKind::Full, window(4)]);
     let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3, 4, 5, 6])));
-    assert!(matches!(error, Error::NeverFits { needed: 12, total: 8 }), "{error}");
+    assert!(matches!(error, Error::NeverFits { needed: 12, total: 8, .. }), "{error}");
     // Nor one whose last chunk is, beside what came before.
     let chunked = prompt(&[1, 2, 3, 4, 5, 6]);
     let in_steps_of = |chunk| Request { chunk, ..request(&chunked) };
     let error = refused(&mut m, &[], |m| m.allocate(&in_steps_of(8)));
-    assert!(matches!(error, Error::NeverFits { needed: 9, total: 8 }), "{error}");
+    assert!(matches!(error, Error::NeverFits { needed: 9, total: 8, .. }), "{error}");
     m.allocate(&in_steps_of(4)).unwrap();
 }
 

@@ -113,7 +113,7 @@ impl Engine {
                 Err(Error::NoCapacity { needed, available, .. }) => {
                     self.found.push((needed as u32, available as u32));
                 }
-                Err(Error::NeverFits { needed, total }) => {
+                Err(Error::NeverFits { needed, total, .. }) => {
                     self.found.push((needed as u32, total as u32));
                 }
                 Err(error) => panic!("{error}"),

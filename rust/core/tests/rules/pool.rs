@@ -63,7 +63,7 @@ fn rule_2_a_refused_admission_leaves_everything_as_it_was() {
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 7, 8, 9])));
         assert_eq!(error, Error::NoCapacity { needed: 4, available: 3, total: 6, coming: 0 });
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 2, 3, 4, 5, 6])));
-        assert_eq!(error, Error::NeverFits { needed: 7, total: 6 });
+        assert!(matches!(error, Error::NeverFits { needed: 7, total: 6, .. }), "{error}");
         assert_eq!(m.stats().refused, 2);
     }
 }
@@ -90,7 +90,7 @@ fn rule_2_a_refused_append_or_loan_leaves_everything_as_it_was() {
     let error = refused(&mut m, &[a], |m| m.append(a, &prompt(&[5, 6, 7])));
     assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 5, coming: 0 });
     let error = refused(&mut m, &[a], |m| m.append(a, &prompt(&[5, 6, 7, 8])));
-    assert_eq!(error, Error::NeverFits { needed: 6, total: 5 });
+    assert!(matches!(error, Error::NeverFits { needed: 6, total: 5, .. }), "{error}");
     refused(&mut m, &[a, b], |m| m.take(&mut [0; 3]));
     // MK-7: once there is room the same call works.
     m.append(a, &prompt(&[5, 6])).unwrap();
@@ -283,7 +283,7 @@ fn rule_13_the_null_block_is_nobodys() {
     assert_eq!(m.pool().state(0), State::Null);
     let before = picture(&m, &[]);
     let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3])));
-    assert_eq!(error, Error::NeverFits { needed: 3, total: 2 });
+    assert!(matches!(error, Error::NeverFits { needed: 3, total: 2, .. }), "{error}");
     refused(&mut m, &[], |m| m.free(&[0]));
     assert_eq!(picture(&m, &[]), before);
     let a = run(&mut m, &prompt(&[1, 2]));

@@ -113,7 +113,7 @@ impl Manager {
                 _ => self.needs_for_rest(request, known),
             };
             if all > usable {
-                return Err(Error::NeverFits { needed: all, total: usable });
+                return Err(self.never_fits(all, tenant));
             }
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
@@ -125,7 +125,7 @@ impl Manager {
         }
         let total = self.needs_alone(request, known);
         if total > usable {
-            return Err(Error::NeverFits { needed: total, total: usable });
+            return Err(self.never_fits(total, tenant));
         }
         let lacks = |count| {
             let good = start.good * self.block_size();

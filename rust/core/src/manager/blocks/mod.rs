@@ -77,15 +77,15 @@ impl Manager {
     /// Holds each of `blocks` once more, those they follow first; all of them or none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one that is neither findable nor in hand, is of another generation than
-    /// said, or follows one that is not in hand.
+    /// [`Error::Invalid`] for one that is neither findable nor published and held, is of another
+    /// generation than said, or follows one that is not in hand.
     pub fn acquire_blocks(&mut self, blocks: &[BlockId], generations: &[u32]) -> Result<()> {
-        self.check_generations("claim", blocks, generations)?;
+        self.check_generations("touch", blocks, generations)?;
         self.check_tenants_have(blocks)?;
         for (taken, &block) in blocks.iter().enumerate() {
             let findable = matches!(self.pool().state(block), State::Committed | State::Cached);
             let why = if !findable && self.held_blocks.count(block) == 0 {
-                "it is neither findable nor in hand"
+                "it is not findable, nor published and held"
             } else if !self.held_blocks.take(block, self.pool().parent(block)) {
                 "the block it follows is not in hand"
             } else {
@@ -94,7 +94,7 @@ impl Manager {
             for &before in blocks[..taken].iter().rev() {
                 self.held_blocks.drop(before);
             }
-            return Err(self.misused("claim", block, why));
+            return Err(self.misused("touch", block, why));
         }
         self.store.tick();
         self.store.note_ids(Kind::TouchBlocks, 0, (0, 0), blocks);

@@ -5,7 +5,7 @@ pub(super) mod growth;
 mod rows;
 pub(super) mod windows;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WHOLE_POOL};
 use crate::events::Kind;
 use crate::groups::{GroupKind, GroupReach};
 use crate::hash::Key;
@@ -258,6 +258,7 @@ impl Manager {
         u32::try_from(until).map_err(|_| Error::NeverFits {
             needed: until.div_ceil(self.block_size().into()),
             total: u64::from(self.pool().usable()),
+            limit: WHOLE_POOL,
         })
     }
 
@@ -281,16 +282,22 @@ impl Manager {
     /// Want of room for slots up to `until`, or that there can never be room.
     #[cold]
     fn never_or_later(&self, seq: SeqId, until: u32, later: Error) -> Error {
-        let total = u64::from(self.usable_of(seq));
+        let tenant = self.tenant_of(seq);
         match self.held_alone(seq, until) {
-            Ok(needed) if needed > total => Error::NeverFits { needed, total },
+            Ok(needed) if needed > u64::from(self.store.usable(tenant)) => {
+                self.never_fits(needed, tenant)
+            }
             _ => later,
         }
     }
 
     /// Blocks that the tenant of `seq` can ever have.
     fn usable_of(&self, seq: SeqId) -> u32 {
-        self.store.usable(self.sequences.get(seq).map_or(OTHERS, |s| s.meta.tenant))
+        self.store.usable(self.tenant_of(seq))
+    }
+
+    fn tenant_of(&self, seq: SeqId) -> u8 {
+        self.sequences.get(seq).map_or(OTHERS, |s| s.meta.tenant)
     }
 
     /// The longest length up to `until` that `seq` could have slots for, were it alone in the pool;

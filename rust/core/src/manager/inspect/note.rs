@@ -74,7 +74,7 @@ impl Manager {
     pub(in crate::manager) fn count_refusal(&mut self, error: &Error, tenant: u8) {
         let (needed, available) = match *error {
             Error::NoCapacity { needed, available, .. } => (needed, available),
-            Error::NeverFits { needed, total } => (needed, total),
+            Error::NeverFits { needed, total, .. } => (needed, total),
             _ => return,
         };
         self.store.stats_mut().refused += 1;
