@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvframe.bench.difference import Limit, differences, sentence
+from kvframe.bench.difference import Limit, compared, sentence
 from kvframe.bench.results import read_cells, read_names, read_verdicts
 from kvframe.errors import ConfigError
 
@@ -49,7 +49,7 @@ class Mine(BatchedEviction):
 
 
 def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -> None:
-    rows = differences("a", "b")
+    rows = compared("a", "b").differences
     by_policy = {row.policy: row for row in rows if row.capacity_blocks == 120}
     lru, mine = by_policy["lru"], by_policy["policy.py:Mine"]
     assert (lru.change, lru.real) == (0, False)
@@ -60,7 +60,7 @@ def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -
     assert mine.low < mine.change < mine.high < 0
     assert "B differs from A in 2 of " in sentence(rows)
     assert "worse by" in sentence(rows)
-    assert sentence(differences("a", "c")).startswith("nothing changed in ")
+    assert sentence(compared("a", "c").differences).startswith("nothing changed in ")
     done = bench("compare", "a", "b", "--fail-if", "token_hit < -0.1pp")
     assert done.returncode == 1
     assert "--fail-if token_hit < -0.1pp: made.jsonl engine policy.py:Mine" in done.stderr
@@ -71,14 +71,41 @@ def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -
 
 
 def test_plain_json_has_no_intervals(results: Path) -> None:
-    rows = differences("a/results.json", "b/results.json", ["token_hit_rate", "evictions"])
+    metrics = ["token_hit_rate", "evictions"]
+    rows = compared("a/results.json", "b/results.json", metrics).differences
     assert all(row.real is None for row in rows)
     assert {row.metric for row in rows} == {"token_hit_rate", "evictions"}
     assert "without intervals" in sentence(rows)
     # Still a gate, of the figures alone.
     assert any(Limit.parse("token_hit_rate < -0.1pp").crossed(row) for row in rows)
     with pytest.raises(ConfigError, match="did you mean evictions"):
-        differences("a", "b", ["eviction"])
+        compared("a", "b", ["eviction"])
+
+
+def test_cells_of_one_result_alone_are_named(results: Path, bench: Command) -> None:
+    ran(traces="made.jsonl", capacities="60", policies="lru,fifo", out=results / "d")
+    done = bench("compare", "a", "d")
+    assert done.returncode == 0
+    only_a, only_b, said = done.stdout.splitlines()[-3:]
+    assert only_a.startswith("only in A: made.jsonl engine ")
+    assert "made.jsonl engine lru 120 blocks of 16 tokens" in only_a
+    assert "policy.py:Mine 60 blocks" in only_a
+    assert only_b == "only in B: made.jsonl engine fifo 60 blocks of 16 tokens."
+    assert said.startswith("nothing changed in ")
+    limit = "--fail-if", "token_hit_rate < -99pp"
+    gone = bench("compare", "a", "d", *limit)
+    assert gone.returncode == 1
+    assert "--fail-if: only in A, so not compared: made.jsonl engine " in gone.stderr
+    told = json.loads(bench("compare", "a", "d", *limit, "--json").stdout)
+    assert len(told["failed"]) == len(told["only_in_a"]) > len(told["only_in_b"]) == 1
+
+
+def test_a_cell_that_is_new_does_not_fail(results: Path, bench: Command) -> None:
+    ran(traces="made.jsonl", capacities="60", policies="lru", out=results / "d")
+    ran(traces="made.jsonl", capacities="60", policies="lru,fifo", out=results / "e")
+    done = bench("compare", "d", "e", "--fail-if", "token_hit_rate < -0.1pp")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "only in B: made.jsonl engine fifo 60 blocks of 16 tokens." in done.stdout
 
 
 @pytest.mark.parametrize("schema", ["kvframe-bench-1", "kvframe-bench-3"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ import pytest
 
 from ..amounts import ALL
 from .conftest import Command
+
+Cells = Callable[..., list[dict[str, Any]]]
 
 FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
 BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy"
@@ -107,13 +109,39 @@ def test_a_floor_that_no_request_claims_is_told(bench: Command, tmp_path: Path) 
     (tmp_path / "greedy.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "gold.toml").write_text(f'{FLOORS}[[tenants]]\nname = "gold"\nfloor = 900\n')
     asked = ("--trace", "greedy.jsonl", *BLOCKS, "lru", "--config", "gold.toml")
-    unused = "no request of greedy.jsonl is of tenant gold: 900 blocks of its floor stay unused."
+    unused = "no request of greedy.jsonl is of tenant gold: 900 blocks, its floor, stay unused."
     served = bench("serve", *asked).stdout
     assert unused in served
     assert "is of tenant b" not in served
     replayed = bench("run", *asked).stdout
     assert unused in replayed
     assert "no request of greedy.jsonl is of tenant b: " in replayed
+
+
+def test_rows_with_and_without_tiers_differ_in_tiers_alone(
+    bench: Command, cells: Cells, tmp_path: Path
+) -> None:
+    """Two classes that have the names of tenants send the same prompts, which all fit the pool."""
+    made = [
+        {"timestamp": 1000 * at, "input_length": 65, "output_length": 1, "type": "ab"[at % 2],
+         "hash_ids": [at // 2 * 5 + i for i in range(5)]}
+        for at in range(40)
+    ]  # fmt: skip
+    (tmp_path / "two.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in made))
+    tier = '[[tiers]]\nname = "host"\ncapacity = 500\n'
+    (tmp_path / "tiers.toml").write_text(f"{FLOORS}{tier}")
+    asked = ("--trace", "two.jsonl", *BLOCKS, "lru", "--config", "tiers.toml")
+    found = {bool(cell["tiers"]): cell["hit_tokens"] for cell in cells(*asked)}
+    assert found == {False: 20 * 64, True: 20 * 64}
+    told = bench("run", *asked).stdout
+    assert (
+        "no request of two.jsonl is of tenant b: 0.2 of all blocks, its floor, stay unused." in told
+    )
+    assert (
+        "two.jsonl: a replay makes no class a tenant, with tiers neither; `kvframe bench serve "
+        "--config` does (b)."
+    ) in told
+    assert "makes no class" not in bench("serve", *asked).stdout
 
 
 def test_a_share_is_of_a_class_that_there_is(bench: Command, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_32_a_trace_without_sessions_is_said_to_be() -> None:
     from .test_verdict import rows as hits
 
     doubt = judged(hits({8: {"lru": 300, "lfu": 100, "opt": 400}})).doubt
-    assert "requests (the trace names no sessions)" in doubt
+    assert "requests (the trace names no sessions: where its requests belong together, " in doubt
 
 
 # --- of newer rivals ------------------------------------------------------------------------------

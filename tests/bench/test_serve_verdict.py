@@ -110,6 +110,37 @@ def test_what_a_tier_saves_is_told_where_it_is_something(busy: float, told: str)
     assert ("GPU-seconds" in sentence) == (busy == 90.0)
 
 
+def hardly(kept: Kept, ttft: Mapping[str, float]) -> str:
+    """What is said of policies that finish 1.6 requests a second."""
+    made, registry, cells = source(np.random.default_rng(0), 5), Registry(), {}
+    for policy, good in kept.items():
+        plan = ServerPlan(made, choose(policy, registry), 8, 1.0)
+        rates = {"goodput": good, "requests_per_second": 1.6, "ttft_mean": ttft[policy]}
+        cells[plan] = cell(policy=policy, **rates)
+    return sentence(cells).removeprefix("made, load 1, 8 blocks: ")
+
+
+def test_a_promise_that_hardly_anything_keeps_decides_nothing() -> None:
+    ttft = {"lru": 40.0, "mq": 20.0}
+    assert hardly({"lru": 0.008, "mq": 0.0}, ttft) == (
+        "almost no request keeps the promise (0.008 of 1.600 a second); judged by mean TTFT, mq "
+        "serves best of 2, mq mean TTFT 20.00 s; last is lru mean TTFT 40.00 s, 100% longer."
+    )
+    none = hardly({"lru": 0.0, "mq": 0.0}, ttft)
+    assert none.startswith("no request keeps the promise; judged by mean TTFT, mq serves best")
+    assert hardly({"lru": 0.09, "mq": 0.0}, ttft).startswith("lru serves best of 2, lru 0.090 good")
+
+
+def test_a_routing_is_not_judged_by_a_promise_that_hardly_anything_keeps() -> None:
+    made, lru, cells = source(np.random.default_rng(0), 5), choose("lru", Registry()), {}
+    for routing, good, ttft in (("prefix", 0.0, 20.0), ("session", 0.008, 40.0)):
+        plan = ServerPlan(made, lru, 8, 1.0, fleet=fleets(["2"], [routing], 0)[0])
+        rates = {"goodput": good, "requests_per_second": 1.6, "ttft_mean": ttft}
+        cells[plan] = cell(policy="lru", routing=routing, **rates)
+    (told,) = sentences(cells)
+    assert "a second); judged by mean TTFT, prefix routes best of 2, " in told
+
+
 def test_times_are_longer_by_a_share_of_the_best() -> None:
     best, worst = cell(policy="mq", ttft_mean=0.35), cell(policy="lru", ttft_mean=0.45)
     assert lag(best, worst, by_goodput=False) == "29% longer"

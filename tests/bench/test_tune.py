@@ -59,6 +59,26 @@ def test_what_only_fits_the_first_part_does_not() -> None:
     assert "that does not hold: keep the defaults" in found.sentence
 
 
+def test_what_may_be_chance_is_not_told_apart() -> None:
+    """Later one prompt alone comes again."""
+    few = scanned(7, range(20, 26), at=1_000)
+    once = scanned(993, range(100, 2_000), at=2_000)
+    found = tuned([*scanned(1_000, range(6)), *few, *once])
+    (against,) = (row for row in found.held if row.baseline == found.default)
+    assert against.low <= 0 < against.high
+    assert not found.overfits
+    assert ": the two are not told apart there: keep the defaults, or tune on " in found.sentence
+
+
+@pytest.mark.parametrize("command", [("tune", "slru", "--option", "protected_uses=2"), ("curve",)])
+def test_several_traces_are_refused(bench: Command, command: tuple[str, ...]) -> None:
+    done = bench(*command, "--trace", "conversation,synthetic")
+    assert done.returncode == 2
+    assert "--trace conversation,synthetic: must be one trace; `kvframe bench run` takes" in (
+        done.stderr
+    )
+
+
 def test_options_that_change_nothing_are_said_to(bench: Command) -> None:
     done = bench("tune", "slru", "--option", "protected_uses=2,3", "--capacity", "10000000")
     assert "all 2 settings hit the same in every request: no option acts here" in done.stdout

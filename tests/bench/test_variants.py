@@ -77,6 +77,48 @@ def test_the_winner_is_named_with_its_interval(bench: Command, tmp_path: Path) -
     assert "over 4 draws of the traffic." in verdict
 
 
+BOUND = '[variants.bound.serve]\ncard = "h200"\npolicy = ["opt"]\n'
+
+
+def test_a_variant_that_no_engine_can_run_does_not_win(bench: Command, tmp_path: Path) -> None:
+    (tmp_path / "cards.toml").write_text(FILE.format(draws=2, more=BOUND))
+    done = bench("experiment", "cards.toml")
+    begins = "cards, load 1: h100 serves best of 3 variants, "
+    (verdict,) = (line for line in done.stdout.splitlines() if line.startswith(begins))
+    assert verdict.endswith("; bound left out, since no engine can run the policy.")
+
+
+def test_of_variants_that_no_engine_can_run_none_wins(bench: Command, tmp_path: Path) -> None:
+    bounds = FILE.format(draws=2, more="").replace('["lru", "opt"]', '["opt"]')
+    (tmp_path / "cards.toml").write_text(bounds)
+    said = "cards, load 1: no verdict between variants, since fewer than two have a policy that "
+    assert said in bench("experiment", "cards.toml").stdout
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_where_nothing_is_told_apart_none_is_said_to_win(
+    bench: Command, tmp_path: Path, draws: int
+) -> None:
+    alike = FILE.format(draws=draws, more="").replace('"a100"', '"h100"')
+    (tmp_path / "cards.toml").write_text(alike)
+    done = bench("experiment", "cards.toml")
+    begins = "cards, load 1: the best of 3 variants is not told apart: h100, mean TTFT "
+    (verdict,) = (line for line in done.stdout.splitlines() if line.startswith(begins))
+    assert " under lru, from " in verdict
+    assert "serves best" not in verdict
+
+
+def test_a_promise_that_hardly_anything_keeps_decides_nothing(
+    bench: Command, tmp_path: Path
+) -> None:
+    """Within a millisecond nothing is answered; an A100 is slower all the same."""
+    promised = FILE.format(draws=2, more="").replace("[serve]", '[serve]\nsla = "ttft=1ms"')
+    (tmp_path / "cards.toml").write_text(promised)
+    done = bench("experiment", "cards.toml")
+    begins = "cards, load 1: no request keeps the promise; judged by mean TTFT, h100 serves best "
+    assert any(line.startswith(begins) for line in done.stdout.splitlines())
+
+
 @pytest.mark.parametrize(
     ("draws", "more", "said"),
     [

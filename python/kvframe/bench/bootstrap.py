@@ -47,6 +47,17 @@ def clusters(session: Sessions) -> tuple[Sessions, int]:
     return cluster, named + len(alone)
 
 
+def told(session: Sessions) -> str:
+    """What is resampled, as ``1,200 sessions``; and what that leaves out where it is requests."""
+    count = clusters(session)[1]
+    if (session >= 0).any():
+        return f"{count:,} sessions"
+    return (
+        f"{count:,} requests (the trace names no sessions: where its requests belong together, "
+        "intervals are too narrow)"
+    )
+
+
 def drawn_rates(
     hits: Sequence[npt.NDArray[Any]],
     tokens: npt.NDArray[Any],

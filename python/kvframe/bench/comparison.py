@@ -9,7 +9,7 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from kvframe.bench.bootstrap import DRAWS, LEVEL, Floats, clusters, drawn_rates, simultaneous
+from kvframe.bench.bootstrap import DRAWS, LEVEL, Floats, drawn_rates, simultaneous, told
 from kvframe.bench.field import Field
 from kvframe.bench.policies import BASELINE
 
@@ -73,15 +73,13 @@ class Comparisons:
 
     Attributes:
         rows: The comparisons.
-        of_sessions: Whether sessions were resampled, not requests.
-        resampled: How many there are.
+        resampled: How many sessions or requests were, in words.
         draws: How often.
         level: Of the intervals.
     """
 
     rows: list[Comparison]
-    of_sessions: bool
-    resampled: int
+    resampled: str
     draws: int = DRAWS
     level: float = LEVEL
 
@@ -126,7 +124,7 @@ def compare(field: Field) -> Comparisons:
         )
         for i, (one, other, at) in enumerate(pairs)
     ]
-    return Comparisons(rows, bool((session >= 0).any()), clusters(session)[1])
+    return Comparisons(rows, told(session))
 
 
 def over_seeds(rates: Floats, drawn: Floats) -> tuple[Floats, Floats]:

@@ -77,17 +77,32 @@ class Configured:
             block_size: Of the trace.
             claimed: The tenants that they name.
         """
-        blocks = self.blocks(block_size)
         said = []
         for tenant in self.core(block_size)["tenants"]:
             floor = tenant["floor"]
-            room = int(floor * blocks) if isinstance(floor, float) else floor
-            if room and tenant["name"] not in claimed:
+            # A share is of the blocks of each run, whatever the file's own capacity.
+            room = f"{floor:g} of all" if isinstance(floor, float) else f"{floor:,}"
+            if floor and tenant["name"] not in claimed:
                 said.append(
-                    f"no request of {requests} is of tenant {tenant['name']}: {room:,} blocks of "
-                    "its floor stay unused."
+                    f"no request of {requests} is of tenant {tenant['name']}: {room} blocks, "
+                    "its floor, stay unused."
                 )
         return said
+
+    def no_tenants(self, requests: str, classes: Collection[str]) -> list[str]:
+        """That a replay makes no class a tenant, where classes have the names of tenants.
+
+        Args:
+            requests: Whose they are, for the sentence.
+            classes: Those of the trace.
+        """
+        names = [one.name for one in self.resolved.config.tenants if one.name in classes]
+        if not names:
+            return []
+        return [
+            f"{requests}: a replay makes no class a tenant, with tiers neither; `kvframe bench "
+            f"serve --config` does ({', '.join(names)})."
+        ]
 
     def remarks(self, block_sizes: Sequence[int]) -> list[str]:
         """What of it a trace cannot have."""

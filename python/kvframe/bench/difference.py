@@ -26,6 +26,8 @@ from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
 RATE = "token_hit_rate"
+NAMED = 6
+"""Cells without a partner that are named; of more it says how many."""
 
 _LIMIT = re.compile(r"\s*(\w+)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)\s*(pp|%)?\s*")
 
@@ -115,8 +117,27 @@ def _relative(change: float, before: float) -> float:
     return change / abs(before) if before else math.copysign(math.inf, change)
 
 
-def differences(a: str, b: str, metrics: Iterable[str] = (RATE,)) -> list[Difference]:
-    """The cells that both results have.
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """Two results.
+
+    Attributes:
+        differences: Of the cells that both have, for each metric.
+        only_in_a: Cells without a partner in B, in words.
+        only_in_b: Cells without a partner in A.
+    """
+
+    differences: list[Difference]
+    only_in_a: list[str]
+    only_in_b: list[str]
+
+    def alone(self) -> list[str]:
+        """What has no partner, a line a result; none where all have one."""
+        sides = {"A": self.only_in_a, "B": self.only_in_b}
+        return [f"only in {side}: {_some(cells)}." for side, cells in sides.items() if cells]
+
+
+def compared(a: str, b: str, metrics: Iterable[str] = (RATE,)) -> Compared:
+    """What changed from A to B.
 
     Raises:
         ConfigError: A result cannot be read, they have no cell in common, or no such metric.
@@ -129,7 +150,11 @@ def differences(a: str, b: str, metrics: Iterable[str] = (RATE,)) -> list[Differ
     for metric in dict.fromkeys(metrics):
         rows = [_of(key, one[key], other[key], metric) for key in common]
         found += _with_intervals(rows, common, (a, one), (b, other)) if metric == RATE else rows
-    return found
+    return Compared(
+        differences=found,
+        only_in_a=[_named(kept.cell) for key, kept in one.items() if key not in other],
+        only_in_b=[_named(kept.cell) for key, kept in other.items() if key not in one],
+    )
 
 
 _Key = tuple[object, ...]
@@ -150,6 +175,21 @@ def _matched(where: str) -> dict[_Key, _Kept]:
 def _key(cell: Cell) -> _Key:
     place = cell.trace, cell.mode, cell.block_size, cell.load, cell.arrival_seed
     return *place, cell.capacity_blocks, cell.policy
+
+
+def _named(cell: Cell) -> str:
+    """All that cells are matched by."""
+    size = "any capacity" if cell.capacity_blocks is None else f"{cell.capacity_blocks} blocks"
+    load = f", load {cell.load:g}" if cell.load != 1 else ""
+    seed = f", arrival seed {cell.arrival_seed}" if cell.arrival_seed else ""
+    where = f"{cell.trace} {cell.mode} {cell.policy} {size}"
+    return f"{where} of {cell.block_size} tokens{load}{seed}"
+
+
+def _some(cells: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
+    return f"{'; '.join(cells[:NAMED])}{more}"
 
 
 def _of(key: _Key, one: _Kept, other: _Kept, metric: str) -> Difference:

@@ -167,8 +167,9 @@ class Job:
             # Csv and json have no place for it.
             told = self._remarks if human else self.doubts
             told += found.remarks([s.trace.block_size for s in sources])
-            for source in sources:  # a replay makes no class a tenant
+            for source in sources:
                 told += found.unclaimed(source.name, source.trace.block_size, ())
+                told += found.no_tenants(source.name, source.trace.classes)
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
             self.plans += self._with_tiers(configured_tiers(found.resolved))
         if request.content:

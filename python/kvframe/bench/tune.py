@@ -48,7 +48,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         settings: All combinations, best in the first part first, and lru.
         gain: Of the best over the defaults in the first part, as a share.
         held: The best with the defaults, and with lru, by the requests held out.
-        overfits: Whether a gain in the first part is none in the rest, as far as can be told.
+        overfits: Whether a gain in the first part is none in the rest, beyond doubt.
         sentence: The answer.
         remarks: What the policy goes by, and the trace does not tell.
     """
@@ -179,7 +179,7 @@ def _tuned(
     )
     gain = rate(best, fit) - rate(base, fit)
     against = next((row for row in held if row.baseline == base), None)
-    overfits = against is not None and gain > 0 and not against.better
+    overfits = against is not None and gain > 0 and against.high <= 0
     return Tuned(
         best=best,
         default=base,
@@ -209,5 +209,9 @@ def _sentence(
         f"of {tried} settings {best} hits most in the first part, {100 * gain:+.2f} points from "
         f"the defaults; in the part held out {against.points}"
     )
-    end = "that does not hold: keep the defaults" if overfits else "that holds"
+    end = "the two are not told apart there: keep the defaults, or tune on more requests"
+    if against.better:
+        end = "that holds"
+    elif overfits:
+        end = "that does not hold: keep the defaults"
     return f"{start}: {end}{told}"

@@ -119,14 +119,13 @@ def judge(rows: Rows, outcomes: Outcomes, warm_up: float = 0.0) -> Verdict:
 
 def doubt_of(field: Field, made: Comparisons) -> str:
     """What the intervals are of, in one sentence or two."""
-    unit = "sessions" if made.of_sessions else "requests (the trace names no sessions)"
     seeds = f" and {len(field.seeds)} arrival seeds" if len(field.seeds) > 1 else ""
     warm = "no warm-up, from a cold cache"
     if field.first:
         warm = f"the first {field.first:,} requests warm the cache up and do not count"
     return (
-        f"{made.level:.0%} intervals by {made.draws:,} paired resamplings of {made.resampled:,} "
-        f"{unit}{seeds}, {_corrected(len(made.rows))}{warm}"
+        f"{made.level:.0%} intervals by {made.draws:,} paired resamplings of {made.resampled}"
+        f"{seeds}, {_corrected(len(made.rows))}{warm}"
     )
 
 

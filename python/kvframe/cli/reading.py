@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from kvframe.bench.traces import ReadOptions, Source, read
+from kvframe.errors import ConfigError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -40,7 +41,14 @@ def reading(command: Decorated) -> Decorated:
 
 
 def read_aloud(trace: str, how: dict[str, Any]) -> Source:
-    """Read the trace with these options, and write what its figures depend on to stderr."""
+    """Read the trace with these options, and write what its figures depend on to stderr.
+
+    Raises:
+        ConfigError: Several are named, or an option has an impossible value.
+        TraceError: It cannot be read.
+    """
+    if "," in trace and not Path(trace).exists():
+        raise ConfigError(f"--trace {trace}: must be one trace; `kvframe bench run` takes several")
     form = how.pop("trace_format")
     source = read(trace, ReadOptions(form=form, **how))
     for remark in source.remarks:

@@ -226,7 +226,7 @@ pub(crate) fn named<T: Copy>(
 /// their managers. `speculation` says how answers are drafted. With `load_layers`, a load and the first step behind it go layer by layer
 /// side by side. `returns` says how many seconds after a turn the next one of its session is expected, None
 /// where the trace has it, and how long before that its blocks are back in the pool. `priorities` and `shares` have one for each class of the trace. Times between arrivals are divided by
-/// `load`, or with `one_at_a_time` each comes when the one before has ended, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
+/// `load`, or with `one_at_a_time` each comes when the one before has ended and is of no tenant, and steps take `time_factor` times what the profile says. Returns what was counted, and a column for
 /// each fact of the requests; with a router, of all servers together, the server of each request, the tokens
 /// that the router believed to be cached there, and under `"engines"` what each server counted.
 #[pyfunction]
@@ -267,7 +267,8 @@ pub fn serve<'py>(
         chunked_prefill,
         order: named(py, "order", order, &ORDERS)?,
         priorities,
-        tenants: tenants::count(core)? > 0,
+        // As in a replay, which comes one at a time as well.
+        tenants: !one_at_a_time && tenants::count(core)? > 0,
         shares,
         load,
         closed_loop,

@@ -16,9 +16,9 @@ from kvframe.bench.bootstrap import (
     DRAWS,
     LEVEL,
     Floats,
-    clusters,
     drawn_rates,
     standard_errors,
+    told,
 )
 from kvframe.bench.charts.gathered import Traffic
 from kvframe.bench.comparison import over_seeds
@@ -134,9 +134,6 @@ def _errors(estimate: Floats, drawn: Floats) -> tuple[Floats, float]:
 def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str:
     if count < 2:
         return ""
-    named = bool((facts.session >= 0).any())
-    unit = "sessions" if named else "requests (the trace names no sessions)"
-    counted = f"{clusters(facts.session)[1]:,} {unit}"
     seeds = f" and {len(traffic.seeds)} arrival seeds" if len(traffic.seeds) > 1 else ""
     sizes = len(traffic.sizes)
     made = (sizes + (sizes > 1)) * count * (count - 1) // 2
@@ -144,8 +141,8 @@ def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str
     warm = f"; the first {first:,} requests do not count" if first else ""
     of = f"corrected for all {made:,} differences" if made > 1 else "the only difference"
     return (
-        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {counted}{seeds}, {of} "
-        f"of {count} policies at {where}{warm}"
+        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(facts.session)}{seeds}, "
+        f"{of} of {count} policies at {where}{warm}"
     )
 
 

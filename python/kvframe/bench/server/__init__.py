@@ -8,6 +8,7 @@
 | `layered` | what those take in a step |
 | `profiles` | how long a step takes: fixed rates, roofline terms, or a measured table |
 | `sla` | what users were promised |
+| `promise` | whether a promise decides, or the mean time to the first token |
 | `durations` | times with their unit |
 | `fleet` | several servers behind a router, and one class's flood against the others |
 | `routing` | their tables, and what is said of them |

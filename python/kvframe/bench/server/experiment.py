@@ -172,14 +172,16 @@ def run_experiment(path: Path) -> str:
         said += [f"{whose}{line}" for line in (*result.verdicts, *result.tier_verdicts)]
         for remark in result.remarks:
             remarks.setdefault(remark, []).append(variant.name)
-        tried = {_place(plan): [shown[plan]] for plan in _standing(shown)}
+        standing = _standing(shown)
+        bounds = {_place(plan) for plan in standing if plan.policy.replay_only}
+        tried = {_place(plan): [shown[plan]] for plan in standing}
         if _is_drawn_again(variants, draws):
             for draw in range(1, draws):
                 again = _job(path, variant, draw)
                 for plan in _standing(again.plans):
                     tried[_place(plan)].append(simulate(plan, again.server).cell)
         rows[variant.name] = [
-            Tried(_told(cells[0]), cells, _at_other_times(place, done))
+            Tried(_told(cells[0]), cells, _at_other_times(place, done), place in bounds)
             for place, cells in tried.items()
         ]
     said += _between(path.stem, variants, rows)
@@ -206,7 +208,9 @@ def _job(path: Path, variant: Variant, draw: int) -> ServerJob:
 
 
 def _standing(plans: Iterable[ServerPlan]) -> list[ServerPlan]:
-    """Those that may stand for a variant: an engine can run them, and they have its tiers."""
+    """Those that may stand for a variant: with its tiers, and of policies that an engine can run,
+    where it has any.
+    """
     likely = [plan for plan in plans if plan.time_factor == 1.0]
     served = [plan for plan in likely if not plan.policy.replay_only] or likely
     return [plan for plan in served if plan.tiers is not None] or served

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from kvframe.bench.report import Table
+from kvframe.bench.server import promise
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.summary import short
@@ -71,10 +72,11 @@ def sentences(cells: Cells) -> list[str]:
 
 
 def _choice(group: Cells, tried: Sequence[ServerCell]) -> str:
-    by_goodput = any(cell.goodput for cell in tried)
+    rows = [[cell] for cell in tried]
+    by_goodput = promise.decides(rows)
 
     def cost(cell: ServerCell) -> float:
-        return -(cell.goodput or 0.0) if by_goodput else cell.ttft_mean or 0.0
+        return promise.cost(cell, by_goodput)
 
     def ahead(one: ServerCell, other: ServerCell) -> float:
         return (cost(other) - cost(one)) / (max(abs(cost(one)), abs(cost(other))) or 1.0)
@@ -94,6 +96,7 @@ def _choice(group: Cells, tried: Sequence[ServerCell]) -> str:
             f"{best.routing} routes best of {len(tried)}, {shown(best)}; last is {shown(worst)}, "
             f"{lag(best, worst, by_goodput)}"
         )
+    said = f"{promise.hardly_kept(rows)}{said}"
     turned = []
     for factor in FACTORS:
         then = [cell for plan, cell in group.items() if plan.time_factor == factor]

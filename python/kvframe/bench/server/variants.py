@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvframe.bench.server.cells import ServerCell
+from kvframe.bench.server.promise import cost, decides, hardly_kept
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.verdict import ALIKE, FACTORS
 
@@ -74,12 +75,14 @@ def _studentised(
 class Tried:
     """A variant's row: the cells of all draws, the first one first.
 
-    ``at_other_times`` has the first one again by what all step times are multiplied with.
+    ``at_other_times`` has the first one again by what all step times are multiplied with. No engine
+    can run what is ``replay_only``.
     """
 
     name: str
     cells: Sequence[ServerCell]
     at_other_times: Mapping[float, ServerCell]
+    replay_only: bool
 
 
 def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
@@ -89,42 +92,63 @@ def sentence(where: str, variants: Mapping[str, Sequence[Tried]]) -> str:
         where: The experiment and the load.
         variants: The rows of each; the best one stands for it.
     """
-    every = [cell for rows in variants.values() for row in rows for cell in row.cells]
-    if not all(cell.finished for cell in every):
-        return f"{where}: no verdict between variants, since some finished no request."
-    by_goodput = any(cell.goodput for cell in every)
+    served = {name: [row for row in rows if not row.replay_only] for name, rows in variants.items()}
+    bounds = [name for name, rows in served.items() if not rows]
+    ranked = {name: rows for name, rows in served.items() if rows}
+    if len(ranked) < 2:
+        few = "fewer than two have a policy that an engine can run"
+        return f"{where}: no verdict between variants, since {few}."
+    beside = f"; {', '.join(bounds)} left out, since no engine can run the policy" if bounds else ""
+    return f"{where}: {_ranking(ranked)}{beside}."
+
+
+def _ranking(variants: Mapping[str, Sequence[Tried]]) -> str:
+    """Who leads of two or more, that engines can run."""
+    tried = [row for rows in variants.values() for row in rows]
+    if not all(cell.finished for row in tried for cell in row.cells):
+        return "no verdict between variants, since some finished no request"
+    every = [row.cells for row in tried]
+    by_goodput = decides(every)
     rows = [
         min(rows, key=lambda row: np.mean(_costs(row, by_goodput))) for rows in variants.values()
     ]
     values = np.array([_costs(row, by_goodput) for row in rows]).T
+    names = list(variants)
     winner = int(np.argmin(values.mean(axis=0)))
     figure = short(abs(float(values[:, winner].mean())))
     told = f"{figure} good requests/s" if by_goodput else f"mean TTFT {figure} s"
-    names = list(variants)
-    head = (
-        f"{where}: {names[winner]} serves best of {len(names)} variants, {told} under "
-        f"{rows[winner].name}"
-    )
+    told += f" under {rows[winner].name}"
     if len(values) < 2:
-        ahead = _distances(values[0], names, winner, by_goodput)
-        lasts = _outlasts(variants, names[winner], by_goodput)
-        return f"{head}; {ahead}{lasts}; one draw of the traffic gives no interval."
-    return (
-        f"{head}; {_margins(values, names, winner, '/s' if by_goodput else ' s')}; intervals of "
-        f"{LEVEL:.0%} for all at once, over {len(values)} draws of the traffic."
-    )
+        ahead, alike = _distances(values[0], names, winner, by_goodput)
+        basis = _outlasts(variants, names[winner], bool(ahead), by_goodput)
+        basis += "; one draw of the traffic gives no interval"
+    else:
+        ahead, alike = _margins(values, names, winner, "/s" if by_goodput else " s")
+        basis = (
+            f"; intervals of {LEVEL:.0%} for all at once, over {len(values)} draws of the traffic"
+        )
+    if ahead:
+        leads = f"{names[winner]} serves best of {len(names)} variants, {told}"
+        leads += f"; ahead of {', '.join(ahead)}"
+        leads += f"; not told apart from {', '.join(alike)}" if alike else ""
+    else:
+        leads = (
+            f"the best of {len(names)} variants is not told apart: {names[winner]}, {told}, from "
+            f"{', '.join(alike)}"
+        )
+    return f"{hardly_kept(every)}{leads}{basis}"
 
 
 def _costs(row: Tried, by_goodput: bool) -> list[float]:
     """Of each draw; less is better."""
-    return [_cost(cell, by_goodput) for cell in row.cells]
+    return [cost(cell, by_goodput) for cell in row.cells]
 
 
-def _cost(cell: ServerCell, by_goodput: bool) -> float:
-    return -(cell.goodput or 0.0) if by_goodput else cell.ttft_mean or 0.0
+_Told = tuple[list[str], list[str]]
+"""Those that the winner is ahead of, by how much, and those that it is not told apart from."""
 
 
-def _distances(values: Floats, names: Sequence[str], winner: int, by_goodput: bool) -> str:
+def _distances(values: Floats, names: Sequence[str], winner: int, by_goodput: bool) -> _Told:
     """By how much the winner of one draw is ahead of each of the others, the nearest first."""
     best, unit = float(values[winner]), "/s" if by_goodput else " s"
     ahead, alike = [], []
@@ -135,12 +159,14 @@ def _distances(values: Floats, names: Sequence[str], winner: int, by_goodput: bo
         if gap > ALIKE * max(abs(best), abs(float(values[at]))):
             ahead.append(f"{names[at]} by {short(gap)}{unit}")
         else:
-            alike.append(f"{names[at]} is within {ALIKE:.0%}")
-    return "; ".join([*([f"ahead of {', '.join(ahead)}"] if ahead else []), *alike])
+            alike.append(f"{names[at]} within {ALIKE:.0%}")
+    return ahead, alike
 
 
-def _outlasts(variants: Mapping[str, Sequence[Tried]], winner: str, by_goodput: bool) -> str:
-    """Whether the winner of one draw leads at other step times too."""
+def _outlasts(
+    variants: Mapping[str, Sequence[Tried]], winner: str, leads: bool, by_goodput: bool
+) -> str:
+    """Whether the winner of one draw leads at other step times too, or none does there either."""
     others = []
     for factor in FACTORS:
         costs = {}
@@ -148,17 +174,17 @@ def _outlasts(variants: Mapping[str, Sequence[Tried]], winner: str, by_goodput: 
             then = [row.at_other_times[factor] for row in rows if factor in row.at_other_times]
             if not then:
                 return ""
-            costs[name] = min(_cost(cell, by_goodput) for cell in then)
+            costs[name] = min(cost(cell, by_goodput) for cell in then)
         first = min(costs, key=lambda name: costs[name])
-        gap = costs[winner] - costs[first]
-        if gap > ALIKE * max(abs(costs[winner]), abs(costs[first])):
+        same = costs[winner] if leads else max(costs.values())
+        if same - costs[first] > ALIKE * max(abs(same), abs(costs[first])):
             others.append(f"{first} leads at {factor:g} times these step times")
     if others:
         return f"; {' and '.join(others)}"
     return f"; that survives step times of {' and '.join(f'{f:g}' for f in FACTORS)} times these"
 
 
-def _margins(values: Floats, names: Sequence[str], winner: int, unit: str) -> str:
+def _margins(values: Floats, names: Sequence[str], winner: int, unit: str) -> _Told:
     """By how much the winner is ahead of each of the others, the nearest first."""
     apart = between(values)
     ahead: list[str] = []
@@ -173,6 +199,4 @@ def _margins(values: Floats, names: Sequence[str], winner: int, unit: str) -> st
             span += f", within {ALIKE:.0%}"
         text = f"{names[at]} by {short(gap.estimate)}{unit} ({span})"
         (ahead if gap.low > 0 else alike).append(text)
-    said = [f"ahead of {', '.join(ahead)}"] if ahead else []
-    said += [f"not told apart from {', '.join(alike)}"] if alike else []
-    return "; ".join(said)
+    return ahead, alike

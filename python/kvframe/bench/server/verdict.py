@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kvframe.bench.policies import BASELINE
 from kvframe.bench.server.cells import ServerCell, ServerPlan
+from kvframe.bench.server.promise import Rows, cost, decides, hardly_kept
 from kvframe.bench.server.summary import short
 
 FACTORS = (0.7, 1.4)
@@ -42,10 +44,10 @@ def _judged(cells: Cells) -> str:
     tried = {plan: cell for plan, cell in cells.items() if plan.time_factor == 1.0}
     online = [cell for plan, cell in tried.items() if not plan.policy.replay_only]
     bounds = [cell for plan, cell in tried.items() if plan.policy.replay_only]
-    field = _Field(online or bounds, _by_goodput(tried))
+    field = _Field(online or bounds)
     if not any(cell.finished for cell in tried.values()):
         return "no verdict, since no request was finished"
-    said = field.said()
+    said = hardly_kept(field.rows) + field.said()
     if online:
         said += "".join(f"; {field.shown(cell)}{field.no_bound(cell)}" for cell in bounds)
     others = {
@@ -58,23 +60,25 @@ def _judged(cells: Cells) -> str:
     return f"{said}; {told}"
 
 
-def _by_goodput(tried: Cells) -> bool:
-    """Whether promises decide: some were made, and some were kept."""
-    return any(cell.goodput for cell in tried.values())
-
-
 @dataclass(frozen=True)
 class _Field:
     """What is compared: requests a second that kept the promise, or else the mean time to the first
-    token.
+    token (`kvframe.bench.server.promise`).
     """
 
     cells: Sequence[ServerCell]
-    by_goodput: bool
+
+    @property
+    def rows(self) -> Rows:
+        return [[cell] for cell in self.cells]
+
+    @cached_property
+    def by_goodput(self) -> bool:
+        return decides(self.rows)
 
     def cost(self, cell: ServerCell) -> float:
         """Less is better."""
-        return -(cell.goodput or 0.0) if self.by_goodput else cell.ttft_mean or 0.0
+        return cost(cell, self.by_goodput)
 
     def ahead(self, one: ServerCell, other: ServerCell) -> float:
         """By which share of the larger of both figures one is better than another."""
