@@ -20,6 +20,8 @@ FLOORS = '[cache]\nblock_size = 16\n\n[[tenants]]\nname = "b"\nfloor = 0.2\n'
 BLOCKS = "--block-size", "16", "--capacity", "8000", "--policy"
 POLICIES = "lru", "s3-fifo", "gdsf"
 SEEDS = range(1, 4 if ALL else 2)
+SECONDS, MOST = (1000, 1.05) if ALL else (100, 1.2)
+"""Of traffic, and what P99 may grow to: of 100 s it is that of a single request of ``b``."""
 
 
 def rows(seconds: float, greedy_ms: float, seed: int = 1) -> list[dict[str, Any]]:
@@ -54,7 +56,7 @@ def flooded(
     bench: Command, folder: Path, seed: int, policies: Sequence[str], *more: str
 ) -> dict[str, Flooded]:
     """By policy."""
-    lines = [msgspec.json.encode(row).decode() for row in rows(100, 60, seed)]
+    lines = [msgspec.json.encode(row).decode() for row in rows(SECONDS, 60, seed)]
     (folder / "greedy.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "floors.toml").write_text(FLOORS)
     asked = ("--trace", "greedy.jsonl", *BLOCKS, ",".join(policies), "--flood", "a=4", *more)
@@ -70,18 +72,13 @@ def flooded(
 
 @pytest.mark.slow
 def test_a_floor_keeps_the_hits_and_a_share_keeps_the_time(bench: Command, tmp_path: Path) -> None:
-    """P99 of one run is that of a handful of requests, and moves either way: it is the mean over
-    runs that stays within 5 %.
-    """
-    asked, grown = ("--config", "floors.toml", "--class-share", "a=0.1"), []
+    asked = "--config", "floors.toml", "--class-share", "a=0.1"
     for seed in SEEDS:
         kept = flooded(bench, tmp_path, seed, POLICIES, *asked)
         for policy, (hits, p99) in kept.items():
             print(f"seed {seed}, {policy}: hits {hits}, P99 {p99[0]:.4f} {p99[1]:.4f} s")
             assert hits[1] == hits[0] > 0.8
-            grown.append(p99[1] / p99[0])
-    assert sum(grown) / len(grown) <= 1.05
-    assert max(grown) <= 1.2
+            assert p99[1] <= MOST * p99[0]
     hits, p99 = flooded(bench, tmp_path, SEEDS[-1], POLICIES[:1])["lru"]
     assert hits[1] < kept["lru"].hits[0] - 0.3
     assert p99[1] > 100 * kept["lru"].p99[0]
