@@ -82,7 +82,7 @@ def test_without_nodes_nothing_changes() -> None:
         ("dp=16,ep=16,gpus_per_node=8", "scale_out is missing: ep = 16 is beyond gpus_per_node"),
         ("tp=16,scale_out=50GB/s", "scale_out goes with gpus_per_node: the cards that link joins"),
         ("tp=2,scale_out_latency=2us", "scale_out_latency goes with gpus_per_node"),
-        ("tp=2,gpus_per_node=0", "gpus_per_node = 0: must be a whole number, 1 or more"),
+        ("tp=2,gpus_per_node=0", "gpus_per_node = 0: must be a whole number from 1 to 4096"),
         ("tp=16,gpus_per_node=8,scale_out=9", "scale_out = 9: must be bytes a second"),
         ("tp=16,gpus_per_node=8,scale_out_latency=9", "scale_out_latency = 9: must be a time"),
         ("tp=2,in_network_reduction=yes", "in_network_reduction = yes: must be true or false"),

@@ -133,7 +133,7 @@ def test_the_label_of_a_routing_says_what_differs() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("--parallel tp=0", "tp = 0: must be a whole number, 1 or more"),
+        ("--parallel tp=0", "tp = 0: must be a whole number from 1 to 4096"),
         ("--parallel tp=3", "tp = 3: must divide the 32 heads"),
         (
             "--parallel tpp=2",

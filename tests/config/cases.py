@@ -257,7 +257,8 @@ TIERS = [
             ),
             (
                 "break_even = 'aut'",
-                'break_even = "aut": must be tokens, or "auto"; did you mean auto?',
+                'break_even = "aut": must be tokens, at most 4294967295, or "auto"; did you mean '
+                "auto?",
             ),
         )
     ),

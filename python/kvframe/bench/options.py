@@ -1,6 +1,9 @@
 """Texts of the command line: lists, fixed choices, origins of values."""
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
 
 from kvframe.config.environment import EnvText
 from kvframe.config.origins import Origins
@@ -10,6 +13,10 @@ from kvframe.spelling import did_you_mean
 
 MODES = ("trace", "engine", "timed")
 FORMATS = ("table", "json", "csv", "md")
+LARGEST = 1e30
+"""Of a number without another limit: far above all that is measured, far below infinity."""
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 
 
 class OptionOrigins(Origins):
@@ -50,6 +57,15 @@ def one_of(values: Iterable[str], option: str, known: Sequence[str]) -> list[str
                 f"{option} {item}: must be one of {', '.join(known)}{did_you_mean(item, known)}"
             )
     return items
+
+
+def positive(text: str) -> float | None:
+    """The number above 0 that the text is; at most `LARGEST`; None for all else."""
+    try:
+        found: float = msgspec.convert(text, Positive, strict=False)
+    except msgspec.ValidationError:
+        return None
+    return found
 
 
 def keyed(pairs: Iterable[str], where: str) -> dict[str, EnvText]:

@@ -15,12 +15,18 @@ from kvframe.bench.server.below import FILLS, HIT_REFRESHES
 from kvframe.bench.server.cells import PREEMPTIONS
 from kvframe.bench.server.fleet import ROUTINGS
 from kvframe.bench.server.job import ServerJob
-from kvframe.bench.server.request import ORDERS, POLICIES, PREEMPTION_ORDERS, ServerRequest
+from kvframe.bench.server.request import (
+    MOST,
+    ORDERS,
+    POLICIES,
+    PREEMPTION_ORDERS,
+    ServerRequest,
+)
 from kvframe.bench.server.shape import DEFAULT
 from kvframe.cli.reading import reading
 
 F = TypeVar("F", bound=Callable[..., Any])
-NUMBER = click.IntRange(1, 2**31)
+NUMBER = click.IntRange(1, MOST)
 
 
 def asked(flag: str, metavar: str, told: str, field: str = "", **more: Any) -> Callable[[F], F]:
@@ -72,7 +78,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "N",
     "Requests at the front of the queue whose pages come from lower tiers to host memory while "
     "they wait.",
-    type=click.IntRange(0, 2**31),
+    type=click.IntRange(0, MOST),
 )
 @asked(
     "--promote-fill",
@@ -191,7 +197,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--long-prefill-token-threshold",
     "TOKENS",
     "Tokens of one prompt that a step computes, at most; 0: all that the step has left.",
-    type=click.IntRange(0, 2**31),
+    type=click.IntRange(0, MOST),
 )
 @click.option(
     "--chunked-prefill/--no-chunked-prefill",

@@ -7,7 +7,7 @@ import re
 from kvframe.config.sizes import near_bytes, parse_bytes
 
 _RATE = re.compile(r"(.*[A-Za-z])\s*/\s*s\s*")
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*")
+_TIME = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]+)?)\s*(us|ms|s)\s*")
 _IN_A_SECOND = {"us": 1_000_000, "ms": 1_000, "s": 1}
 
 

@@ -14,7 +14,7 @@ MAX_GROUPS = 16
 
 Count = Annotated[int, Meta(ge=1, le=MAX_BLOCKS)]
 Budget = Annotated[
-    Annotated[float, Meta(gt=0)] | None,
+    Annotated[float, Meta(gt=0, le=1e9)] | None,
     Meta(
         description="A policy in Python that takes longer than this for a decision is not asked "
         "again. If not given, there is no limit."
@@ -372,7 +372,7 @@ class TierConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = None
     break_even: Annotated[
-        Annotated[int, Meta(ge=0)] | str,
+        Annotated[int, Meta(ge=0, le=MAX_BLOCKS)] | str,
         Meta(
             description="For kvframe bench serve: fewer tokens than this are not loaded but "
             'computed; "auto" works it out from the step times and the link.'

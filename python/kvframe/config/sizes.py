@@ -26,6 +26,15 @@ _SPELLED = [
     f"{letter}{infix}B" for letter in ("", *"kMGTP") for infix in ("", "i") if letter or not infix
 ]
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
+MOST_DIGITS = 20
+"""Of a whole number: Python itself refuses to read one of thousands."""
+
+
+def whole(text: str) -> int | None:
+    """The whole number that the text is, in decimal digits alone; None for all else."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        return None
+    return int(text)
 
 
 def parse_bytes(text: str) -> int | None:

@@ -11,7 +11,7 @@ from kvframe.config.origins import Origins, join
 from kvframe.config.policies import Chosen, Finder
 from kvframe.config.rates import near_rate, parse_rate, parse_time
 from kvframe.config.schema import MAX_BLOCKS, TenantConfig, TierConfig
-from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
+from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, whole
 from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
 from kvframe.spelling import did_you_mean
@@ -134,9 +134,14 @@ def _check_link(tier: TierConfig, here: str, origins: Origins) -> Iterator[Confi
         reason = 'transfers that go in turn have all of the link: add sharing = "even"'
         yield origins.error(join(here, "each"), tier.each, reason)
     told = tier.break_even
-    if isinstance(told, str) and told != "auto" and not told.isdigit():
-        reason = f'must be tokens, or "auto"{did_you_mean(told, ("auto",))}'
+    if isinstance(told, str) and told != "auto" and not _is_blocks(told):
+        reason = f'must be tokens, at most {MAX_BLOCKS}, or "auto"{did_you_mean(told, ("auto",))}'
         yield origins.error(join(here, "break_even"), told, reason)
+
+
+def _is_blocks(text: str) -> bool:
+    number = whole(text)
+    return number is not None and number <= MAX_BLOCKS
 
 
 def _on(config: Config) -> list[tuple[str, TierConfig]]:

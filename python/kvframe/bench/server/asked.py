@@ -29,8 +29,11 @@ from kvframe.bench.server.shape import Served
 from kvframe.bench.server.sla import parse_sla
 from kvframe.bench.server.speculation import parse_speculation
 from kvframe.bench.traces import Source
+from kvframe.config.sizes import whole
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
+
+MOST_PRIORITY = 2**31 - 1
 
 
 def server_of(
@@ -204,12 +207,13 @@ def check_classes(option: str, wanted: Mapping[str, object], sources: Sequence[S
 def _class_priority(text: str | None) -> dict[str, int]:
     found = {}
     for name, value in keyed((text or "").split(","), "--class-priority").items() if text else ():
-        try:
-            found[name] = int(value)
-        except ValueError:
+        number = whole(value.removeprefix("-"))
+        if number is None or number > MOST_PRIORITY:
             raise ConfigError(
-                f"--class-priority {text}: {name} = {value}: must be a whole number"
-            ) from None
+                f"--class-priority {text}: {name} = {value}: must be a whole number from "
+                f"-{MOST_PRIORITY} to {MOST_PRIORITY}"
+            )
+        found[name] = -number if value.startswith("-") else number
     return found
 
 

@@ -11,6 +11,7 @@ from kvframe.bench.options import keyed, one_of
 from kvframe.bench.server.durations import parse_time
 from kvframe.bench.server.fleet import Fleet
 from kvframe.bench.server.tiers import ServedTiers, Speed, parse_link
+from kvframe.config.sizes import whole
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
@@ -199,9 +200,10 @@ def _sharers(text: str, below: ServedTiers) -> tuple[str, float]:
     for key, value in keyed([pair], where).items():
         if key != "replicas":
             raise ConfigError(f"{where}: no key {key}: replicas{did_you_mean(key, ['replicas'])}")
-        if not str(value).isdecimal() or int(value) < 2:
+        count = whole(str(value)) or 0
+        if count < 2:
             raise ConfigError(f"{where}: replicas = {value}: must be a whole number, 2 or more")
-        return name, int(value)
+        return name, count
     raise ConfigError(f"{where}: must be a tier, or one with :replicas=N")
 
 

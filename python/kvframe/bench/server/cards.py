@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from kvframe.bench.options import keyed
+from kvframe.bench.options import LARGEST, Positive, keyed
 from kvframe.bench.server.precision import Precision
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes
 from kvframe.errors import ConfigError
@@ -62,7 +62,6 @@ CARD = "h200"
 
 KEYS = ("memory", "bandwidth", "flops", "flops_fp4", "flops_fp8", "flops_fp16", "utilization")
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
@@ -95,7 +94,9 @@ def _number(key: str, value: str, card: str) -> float:
                 f"{near_bytes(value)}"
             )
         return float(size)
-    kind, limit = (Share, ", at most 1") if key == "utilization" else (Positive, "")
+    kind, limit = (
+        (Share, ", at most 1") if key == "utilization" else (Positive, f", at most {LARGEST:g}")
+    )
     try:
         found: float = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError:

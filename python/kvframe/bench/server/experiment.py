@@ -6,7 +6,7 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -18,6 +18,8 @@ from kvframe.bench.server.request import ServerRequest
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.variants import Tried, sentence
 from kvframe.bench.server.workload import drawn, parse_workload
+from kvframe.config.describe import rule
+from kvframe.config.text import toml
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
@@ -36,6 +38,7 @@ OPTIONS = {
 """Options of `kvframe bench serve` whose fields have another name."""
 DRAWS, MOST_DRAWS = 5, 1000
 """How often the traffic of several variants is drawn, to tell them apart."""
+HINTS = get_type_hints(ServerRequest, include_extras=True)
 LEFT_OUT = ("requests", "formats", "quiet", "sort", "trace_format", "tokenizer", "time_unit")
 """Fields that are of a run and not of a server."""
 
@@ -77,6 +80,8 @@ def read_experiment(path: Path) -> Experiment:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     _known(told, ("draws", "workload", "serve", "variants"), f"{path}")
+    for key in ("workload", "serve", "variants"):
+        _table(told.get(key, {}), f"{path}: {key}")
     draws = told.get("draws", DRAWS)
     if type(draws) is not int or not 1 <= draws <= MOST_DRAWS:
         raise ConfigError(f"{path}: draws = {draws}: must be a whole number from 1 to {MOST_DRAWS}")
@@ -85,6 +90,8 @@ def read_experiment(path: Path) -> Experiment:
     for name, changes in variants.items():
         where = f"{path}: variants.{name}"
         _known(changes, ("workload", "serve"), where)
+        for key in ("workload", "serve"):
+            _table(changes.get(key, {}), f"{where}.{key}")
         workload = {**told.get("workload", {}), **changes.get("workload", {})} or None
         serve = {**told.get("serve", {}), **changes.get("serve", {})}
         if workload is not None:
@@ -96,17 +103,21 @@ def read_experiment(path: Path) -> Experiment:
     return Experiment(made, draws)
 
 
+def _table(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} = {toml(value)}: must be a table")
+    return value
+
+
 def _known(table: object, keys: tuple[str, ...], where: str) -> None:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where}: must be a table")
-    for key in table:
+    for key in _table(table, where):
         if key not in keys:
             raise ConfigError(f"{where}: no key {key}: {', '.join(keys)}{did_you_mean(key, keys)}")
 
 
 def _request(serve: Mapping[str, Any], where: str, folder: Path) -> ServerRequest:
     fields = {
-        field.name: field.default
+        field.name: (field.default, HINTS[field.name])
         for field in dataclasses.fields(ServerRequest)
         if field.name not in LEFT_OUT
     }
@@ -117,7 +128,7 @@ def _request(serve: Mapping[str, Any], where: str, folder: Path) -> ServerReques
             near = did_you_mean(option, names)
             raise ConfigError(f"{where}: serve: no key {option}: an option of bench serve{near}")
         name = OPTIONS.get(option, option)
-        values[name] = _value(fields[name], value, f"{where}: serve.{option}")
+        values[name] = _value(*fields[name], value, f"{where}: serve.{option}")
     if "config" in values:
         values["config"] = folder / values["config"]
     if "traces" in values:
@@ -132,18 +143,17 @@ def _beside(folder: Path, name: str) -> str:
     return str(folder / name) if folder != Path() and (folder / name).is_file() else name
 
 
-def _value(default: object, value: object, where: str) -> object:
+def _value(default: object, hint: Any, value: object, where: str) -> object:
     """What the file says, as the command line would say it."""
     if isinstance(default, tuple):
         every = value if isinstance(value, list) else [value]
+        if default and not every:
+            raise ConfigError(f"{where} = []: must have at least one item")
         return tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in every)
-    kind: type = type(default) if isinstance(default, bool | int | float) else str
-    if kind is float and isinstance(value, int):
-        value = float(value)
-    if type(value) is not kind:
-        told = {"str": "a string", "bool": "true or false"}.get(kind.__name__, "a number")
-        raise ConfigError(f"{where} = {value}: must be {told}")
-    return value
+    try:
+        return msgspec.convert(value, str if hint == Path | None else hint)
+    except msgspec.ValidationError:
+        raise ConfigError(f"{where} = {toml(value)}: {rule(hint, value)}") from None
 
 
 def run_experiment(path: Path) -> str:

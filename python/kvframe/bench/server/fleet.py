@@ -14,6 +14,7 @@ from kvframe.bench.server.durations import parse_time
 from kvframe.bench.server.links import parse_latency, parse_rate
 from kvframe.bench.server.summary import FINISHED, Column, quantiles
 from kvframe.bench.traces import Source
+from kvframe.config.sizes import whole
 from kvframe.errors import ConfigError, UsageError
 from kvframe.spelling import did_you_mean
 
@@ -25,6 +26,8 @@ OPTIONS = {"prefix": ("queue", "max_load_ratio"), "kv-aware": ("load",)}
 """What a routing may say besides."""
 MOST = 64
 """Replicas that a simulation can have."""
+MOST_TIMES = 1_000_000
+"""How often the requests of a flood can come."""
 HANDOVER_LINK, HANDOVER_LATENCY = "50GB/s", "20us"
 """An estimate: a network card of 400 Gbit/s for each server."""
 PEER_LATENCY = "5us"
@@ -196,12 +199,13 @@ def parse_handover(text: str | None) -> Handover | None:
         if key not in known:
             near = did_you_mean(key, known)
             raise ConfigError(f"{where}: no key {key}: {', '.join(known)}{near}")
-    count = str(given.get("prefill", ""))
-    if not count.isdecimal() or not 1 <= int(count) < MOST:
-        raise ConfigError(f"{where}: prefill = {count}: must be a number from 1 to {MOST - 1}")
+    told = str(given.get("prefill", ""))
+    count = whole(told) or 0
+    if not 1 <= count < MOST:
+        raise ConfigError(f"{where}: prefill = {told}: must be a number from 1 to {MOST - 1}")
     rate = parse_rate(given.get("link", HANDOVER_LINK), f"{where}: link")
     latency = parse_latency(given.get("latency", HANDOVER_LATENCY), f"{where}: latency")
-    return Handover(int(count), rate, latency)
+    return Handover(count, rate, latency)
 
 
 def parse_peer_link(text: str | None) -> PeerLink | None:
@@ -231,7 +235,7 @@ def fleets(replicas: Sequence[str], routings: Sequence[str], prefill: int = 0) -
     chosen = [parse_routing(text) for text in routings]
     made: dict[Fleet, None] = {}
     for text in replicas:
-        count = int(text) if text.isdecimal() else 0
+        count = whole(text) or 0
         if not 1 <= count <= MOST:
             raise ConfigError(f"--replicas {text}: must be a number from 1 to {MOST}")
         if count + prefill > MOST:
@@ -263,16 +267,17 @@ def flooded(source: Source, text: str) -> Source:
     Raises:
         ConfigError: A class that the trace does not have, or a number that is none.
     """
-    name, _, count = text.rpartition("=")
-    if not name or not count.isdecimal() or int(count) < 2:
-        raise ConfigError(f"--flood {text}: must be CLASS=N with a whole N of 2 or more")
+    name, _, told = text.rpartition("=")
+    count = whole(told) or 0
+    if not name or not 2 <= count <= MOST_TIMES:
+        raise ConfigError(f"--flood {text}: must be CLASS=N with a whole N from 2 to {MOST_TIMES}")
     trace = source.trace
     if name not in trace.classes:
         have = f"it has {', '.join(trace.classes)}" if trace.classes else "it names no classes"
         near = did_you_mean(name, trace.classes)
         raise ConfigError(f"--flood {text}: {source.name} has no class {name}: {have}{near}")
     try:
-        made = trace.flooded(name, int(count))
+        made = trace.flooded(name, count)
     except UsageError as error:
         raise ConfigError(f"--flood {text}: {error}") from None
     return Source(

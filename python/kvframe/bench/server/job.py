@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-
-import msgspec
 
 from kvframe.bench import capacity, policies
 from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.configured import Configured, configured
 from kvframe.bench.locate import choose_all
 from kvframe.bench.matchers import OWN, Matcher
-from kvframe.bench.options import one_of, split_list
+from kvframe.bench.options import LARGEST, one_of, positive, split_list
 from kvframe.bench.policies import Choice
 from kvframe.bench.server import remarks, report, routing
 from kvframe.bench.server.asked import check_classes, check_never, fleets_of, server_of
@@ -290,12 +287,12 @@ def _besides(
 
 
 def _load(text: str) -> float:
-    try:
-        load: float = msgspec.convert(text, Annotated[float, msgspec.Meta(gt=0)], strict=False)
-    except msgspec.ValidationError:
+    load = positive(text)
+    if load is None:
         raise ConfigError(
-            f"--load {text}: must be a number above 0; 0.5 halves the requests a second"
-        ) from None
+            f"--load {text}: must be a number above 0, at most {LARGEST:g}; 0.5 halves the "
+            "requests a second"
+        )
     return load
 
 

@@ -13,7 +13,7 @@ from kvframe.bench.options import keyed
 from kvframe.bench.server.cards import Card
 from kvframe.bench.server.links import parse_latency, parse_rate
 from kvframe.bench.server.shape import Served
-from kvframe.config.sizes import rounded
+from kvframe.config.sizes import rounded, whole
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
@@ -26,6 +26,8 @@ KEYS = (
     *("gpus_per_node", "scale_out", "scale_out_latency", "scale_out_in_network_reduction"),
 )
 COUNTS = ("tp", "dp", "ep", "gpus_per_node")
+MOST_RANKS = 4096
+"""Of each count: a check on typing errors, past what is served anywhere."""
 OUT = ("scale_out", "scale_out_latency", "scale_out_in_network_reduction")
 """Keys of the network between nodes."""
 
@@ -193,6 +195,9 @@ def _value(key: str, value: str, where: str) -> Any:
         if value not in ("true", "false"):
             raise ConfigError(f"{where}: {key} = {value}: must be true or false")
         return value == "true"
-    if not value.isdecimal() or int(value) < 1:
-        raise ConfigError(f"{where}: {key} = {value}: must be a whole number, 1 or more")
-    return int(value)
+    count = whole(value) or 0
+    if not 1 <= count <= MOST_RANKS:
+        raise ConfigError(
+            f"{where}: {key} = {value}: must be a whole number from 1 to {MOST_RANKS}"
+        )
+    return count

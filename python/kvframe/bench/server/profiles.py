@@ -13,13 +13,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from kvframe import _core
-from kvframe.bench.options import OptionOrigins, keyed
+from kvframe.bench.options import NotNegative, OptionOrigins, Positive, keyed
 from kvframe.bench.server.cards import Card
 from kvframe.bench.server.layered import layered
 from kvframe.bench.server.model import Model
@@ -33,9 +33,6 @@ from kvframe.spelling import did_you_mean
 COLUMNS = ("num_tokens", "n_decode", "kv_decode", "prefill_chunk", "step_us")
 CONTEXT = "prefill_context"
 """A column that a table may have: tokens that each prompt token attended to, on the mean."""
-
-_Rate = Annotated[float, Meta(gt=0)]
-_Factor = Annotated[float, Meta(ge=0)]
 
 
 class Profile(NamedTuple):
@@ -66,8 +63,8 @@ class Profile(NamedTuple):
 class Fixed(Struct, frozen=True, forbid_unknown_fields=True):
     """``fixed``: tokens of prompts a second, and milliseconds a token of an answer."""
 
-    prefill: _Rate = 50_000.0
-    decode_ms: _Factor = 20.0
+    prefill: Positive = 50_000.0
+    decode_ms: NotNegative = 20.0
 
 
 class Roofline(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,11 +74,11 @@ class Roofline(Struct, frozen=True, forbid_unknown_fields=True):
     estimates.
     """
 
-    weights: _Factor = 1.43
-    kv: _Factor = 1.2
-    compute: _Factor = 1.5
-    attention: _Factor = 2.0
-    host_us: _Rate = 200.0
+    weights: NotNegative = 1.43
+    kv: NotNegative = 1.2
+    compute: NotNegative = 1.5
+    attention: NotNegative = 2.0
+    host_us: Positive = 200.0
 
     def steps(
         self, card: Card, shape: Served, over: Parallel, *, cascade: bool
@@ -147,7 +144,11 @@ def parse_profile(
         steps = _core.StepProfile.fixed(fixed.prefill, fixed.decode_ms / 1e3)
         return Profile(text, steps, is_fixed=True, knows_drafts=False)
     factors = build(Roofline, values, name, origins)
-    return Profile(text, factors.steps(card, shape, over, cascade=cascade), uses_card=True)
+    try:
+        steps = factors.steps(card, shape, over, cascade=cascade)
+    except UsageError as error:  # numbers of which a product is infinite
+        raise ConfigError(f"--profile {text}: of this card and --model-shape: {error}") from None
+    return Profile(text, steps, uses_card=True)
 
 
 def _fitted(path: Path) -> _core.StepProfile:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
+
+from msgspec import Meta
 
 from kvframe.bench.server.below import FILLS, HIT_REFRESHES, STORAGE_PREFETCHES
 from kvframe.bench.server.cells import LAST_ADMITTED, PREEMPTIONS
@@ -31,6 +33,10 @@ ORDERS = (
 PREEMPTION_ORDERS = get_args(PreemptionRule)
 CAPACITIES = ("2000",)
 """Blocks, where neither a capacity nor a card is named."""
+MOST = 2**31
+"""Of sequences, tokens and requests."""
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Whole = Annotated[int, Meta(ge=0, le=MOST)]
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,15 @@ class ServerRequest:
     cascade_attention: bool = False
     config: Path | None = None
     tiers: Sequence[str] = ()
-    prefetch: int = PREFETCH
+    prefetch: Whole = PREFETCH
     promote_fill: str = FILLS[0]
     storage_prefetch: str = STORAGE_PREFETCHES[0]
     live_writes: bool = False
     evict_backed_first: bool = False
     hit_refresh: str = HIT_REFRESHES[0]
-    max_num_seqs: int = 256
-    max_num_batched_tokens: int = 8192
-    long_prefill_token_threshold: int = 0
+    max_num_seqs: Count = 256
+    max_num_batched_tokens: Count = 8192
+    long_prefill_token_threshold: Whole = 0
     chunked_prefill: bool = True
     order: str = "fcfs"
     class_priority: str | None = None
@@ -76,7 +82,7 @@ class ServerRequest:
     replicas: Sequence[str] = ("1",)
     routings: Sequence[str] = ("round-robin",)
     event_delay: str = "0ms"
-    event_loss: float = 0.0
+    event_loss: Annotated[float, Meta(ge=0, le=1)] = 0.0
     tell_copies: bool = False
     disaggregate: str | None = None
     decode_routing: str | None = None
@@ -86,7 +92,7 @@ class ServerRequest:
     sla: str | None = None
     requests: Path | None = None
     formats: Sequence[str] = ("table",)
-    block_size: int | None = None
+    block_size: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     time_unit: str | None = None
     trace_format: str | None = None
     sort: bool = False

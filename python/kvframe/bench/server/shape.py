@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from kvframe.bench.capacity import parse_shape
-from kvframe.bench.options import keyed
+from kvframe.bench.options import LARGEST, keyed, positive
 from kvframe.bench.server.model import Model, read_model
 from kvframe.config import ModelConfig
 from kvframe.config.sizes import token_bytes
@@ -18,8 +16,6 @@ DEFAULT = "layers=32,kv_heads=8,head_dim=128,dtype=bf16,params=8e9"
 
 OWN = ("params", "weight_bytes", "heads", "hidden", "expert_params", "experts", "experts_used")
 """What a shape has here besides what of it KV is kept."""
-
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Shape(NamedTuple):
@@ -139,12 +135,11 @@ def parse_server_shape(text: str) -> Shape:
         raise ConfigError(f"--model-shape {text}: heads is missing: a latent serves all of them")
     numbers = {"weight_bytes": 2.0, "heads": 4.0 * (kv.kv_heads or 0)}
     for key, value in own.items():
-        try:
-            numbers[key] = msgspec.convert(value, _Positive, strict=False)
-        except msgspec.ValidationError:
-            raise ConfigError(
-                f"--model-shape {text}: {key} = {value}: must be a number above 0"
-            ) from None
+        number = positive(value)
+        if number is None:
+            limit = f"must be a number above 0, at most {LARGEST:g}"
+            raise ConfigError(f"--model-shape {text}: {key} = {value}: {limit}")
+        numbers[key] = number
     width = kv.head_dim or kv.latent_dim or 0
     shape = Shape(text, kv, **{"hidden": numbers["heads"] * width, **numbers})
     for key, most in (("expert_params", "params"), ("experts_used", "experts")):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kvframe.bench.options import keyed
 from kvframe.bench.server.cards import Card
 from kvframe.bench.server.durations import parse_time
+from kvframe.config.sizes import whole
 from kvframe.errors import ConfigError
 from kvframe.spelling import did_you_mean
 
@@ -161,11 +162,12 @@ class _Numbers(NamedTuple):
         if usual is not None and key not in self.given:
             return usual
         text = self.given[key]
-        if not text.isdecimal() or not least <= int(text) <= most:
+        number = whole(text)
+        if number is None or not least <= number <= most:
             raise ConfigError(
                 f"{self.where}: {key} = {text}: must be a whole number from {least} to {most}"
             )
-        return int(text)
+        return number
 
     def amount(self, key: str, usual: str | None = None) -> float:
         text = self.given[key] if usual is None else self.given.get(key, usual)
@@ -194,9 +196,10 @@ def _rounds(path: Path) -> Iterator[Round]:
     places = [rows[0].index(name) for name in names]
     for line, row in enumerate(rows[1:], 2):
         told = [_share(row[at], f"{path}:{line}: {rows[0][at]}", 1.0) for at in places]
-        if not row[0].isdecimal():
+        commits = whole(row[0])
+        if commits is None:
             raise ConfigError(f"{path}:{line}: commits = {row[0]}: must be a whole number")
-        yield int(row[0]), told
+        yield commits, told
 
 
 def _measured(path: Path) -> Iterator[tuple[int, int, float]]:

@@ -21,7 +21,8 @@ from kvframe.bench.policies import Choice
 from kvframe.bench.server.links import parse_latency, parse_rate
 from kvframe.config import Resolved, TierConfig
 from kvframe.config.environment import EnvText
-from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, rounded
+from kvframe.config.schema import MAX_BLOCKS
+from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, rounded, whole
 from kvframe.config.tiers import ResolvedTier
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
@@ -121,7 +122,7 @@ class ServedTier:
         elif isinstance(self.config.capacity, int):
             pages = self.config.capacity
         else:
-            pages = (parse_bytes(self.config.capacity) or 0) // page_bytes
+            pages = min((parse_bytes(self.config.capacity) or 0) // page_bytes, MAX_BLOCKS)
         if pages < 1:
             raise ConfigError(
                 f"tier {self.name}: {self.config.capacity} holds no page of {rounded(page_bytes)}"
@@ -301,7 +302,7 @@ def _parse(text: str, registry: Registry) -> ServedTier:
     given = keyed(pairs, where)
     eviction = policies.choose(str(given.pop("eviction", EnvText("lru"))), registry)
     gate = admissions.choose(str(given.pop("admission", EnvText("write-through"))), registry)
-    capacity = int(size) if size.isdigit() else size
+    capacity = size if (pages := whole(size)) is None else pages
     values = {**given, "name": name, "capacity": capacity}
     config: TierConfig = build(TierConfig, values, "", OptionOrigins(where))
     if isinstance(capacity, str) and parse_bytes(capacity) is None:
@@ -428,11 +429,12 @@ def _each(config: TierConfig, where: str) -> float | None:
 def _break_even(config: TierConfig, where: str) -> int | None:
     """Tokens below which nothing is loaded; None where they follow from the times, 0 for none."""
     told = config.break_even
-    if isinstance(told, int):
-        return told
     if told == "auto":
         return None
-    if str(told).isdigit():
-        return int(told)
-    near = did_you_mean(told, ("auto",))
-    raise ConfigError(f"{where}: break_even = {told}: must be tokens, or auto{near}")
+    tokens = told if isinstance(told, int) else whole(told)
+    if tokens is None or tokens > MAX_BLOCKS:
+        near = did_you_mean(str(told), ("auto",))
+        raise ConfigError(
+            f"{where}: break_even = {told}: must be tokens, at most {MAX_BLOCKS}, or auto{near}"
+        )
+    return tokens

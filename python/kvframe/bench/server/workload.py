@@ -17,8 +17,15 @@ from kvframe.bench.traces import Source
 from kvframe.config.values import build
 from kvframe.errors import ConfigError
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+LONGEST = 2**24
+"""Tokens of a prompt and its answer, at most."""
+LATEST = 1e9
+"""Seconds that a time may have: 32 years."""
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LATEST)]
+Tokens = Annotated[float, msgspec.Meta(gt=0, le=LONGEST)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 Draws = npt.NDArray[np.float64]
 SHORT, QUICK, LULL = 0.2, (0.001, 0.01), (0.5, 2.0)
 """Of ``lulls``: the share of short gaps, and the bounds of both kinds in seconds, as inference-lab
@@ -44,14 +51,18 @@ class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kind: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
-    value: Positive = 512
-    least: Positive = 1
-    most: Positive = 1024
-    mean: float = 0.0
-    deviation: float = 0.0
+    value: Tokens = 512
+    least: Tokens = 1
+    most: Tokens = 1024
+    mean: Annotated[float, msgspec.Meta(ge=-LONGEST, le=LONGEST)] = 0.0
+    deviation: Annotated[float, msgspec.Meta(ge=0, le=LONGEST)] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "uniform" and self.least > self.most:
+            raise ValueError(f"least = {self.least:g}: must be at most most = {self.most:g}")
 
     def draw(self, dice: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
-        """As many lengths, 1 at least."""
+        """As many lengths, from 1 to `LONGEST`."""
         match self.kind:
             case "fixed":
                 drawn = np.full(count, self.value)
@@ -61,7 +72,7 @@ class Lengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 drawn = dice.normal(self.mean, self.deviation, count)
             case _:
                 drawn = dice.lognormal(self.mean, self.deviation, count)
-        tokens: npt.NDArray[np.int64] = np.maximum(np.rint(drawn), 1).astype(np.int64)
+        tokens: npt.NDArray[np.int64] = np.clip(np.rint(drawn), 1, LONGEST).astype(np.int64)
         return tokens
 
 
@@ -96,23 +107,23 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     arrivals: Literal["poisson", "uniform", "burst", "lulls", "batched", "closed"] = "poisson"
-    rate: Positive = 1.0
-    rates: list[tuple[float, Positive]] = []
+    rate: Rate = 1.0
+    rates: list[tuple[Seconds, Rate]] = []
     burst: Count = 8
     users: Count = 64
-    jitter: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    jitter: Seconds = 0.0
     sessions: str = ""
-    num_sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
+    num_sessions: Whole = 0
     resample: bool = False
-    stationary_sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
+    stationary_sessions: Whole = 0
     requests: Count = 1000
-    seconds: Positive = 1e9
-    turns: Annotated[float, msgspec.Meta(ge=1)] = 1.0
-    gap: Annotated[float, msgspec.Meta(ge=0)] = 10.0
-    shared: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=LATEST)] = LATEST
+    turns: Annotated[float, msgspec.Meta(ge=1, le=100_000)] = 1.0
+    gap: Seconds = 10.0
+    shared: Annotated[int, msgspec.Meta(ge=0, le=LONGEST)] = 0
     input: Lengths = Lengths()
     output: Lengths = Lengths(value=128)
-    longest: Count = 131_072
+    longest: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] = 131_072
     block_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 16
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -138,6 +149,9 @@ def parse_workload(values: Mapping[str, Any], where: str) -> Workload:
                 else "goes with sessions"
             )
             raise ConfigError(f"{where}: workload.{key}: {why}")
+    times = [second for second, _ in work.rates]
+    if times != sorted(times):
+        raise ConfigError(f"{where}: workload.rates = {work.rates}: seconds must not decrease")
     for key, arrivals in GOES_WITH.items():
         if key in values and work.arrivals != arrivals:
             why = f'goes with arrivals = "{arrivals}", not "{work.arrivals}"'
@@ -154,7 +168,10 @@ def drawn(work: Workload, name: str) -> Source:
     made = _recorded_rows(work) if work.sessions else _rows(work)
     rows = sorted(made, key=lambda row: row["timestamp"])[: work.requests]
     if not rows:
-        raise ConfigError(f"{name}: workload: no request begins within seconds = {work.seconds:g}")
+        raise ConfigError(
+            f"{name}: workload: no request begins within seconds = {work.seconds:g} and is, with "
+            f"its answer, at most longest = {work.longest} tokens"
+        )
     text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
     size = recorded(work.sessions).block_size if work.sessions else work.block_size
     trace = _core.Trace.parse(text, name, size)
