@@ -22,8 +22,8 @@ from kvframe.bench.job import Job, Request
 from kvframe.bench.policies import BASELINE
 from kvframe.bench.server.summary import quantiles
 from kvframe.bench.traces import load
-from perf import zoo
 from perf.cells import ADMISSIONS, CAPACITIES, small
+from perf.results import last_record
 from perf.table import table
 from perf.zoo_page import BOUNDS
 
@@ -60,7 +60,7 @@ class Timed(NamedTuple):
 def recorded() -> dict[Place, dict[str, Rates]]:
     """Each cell of the zoo's record, and there each policy that an engine can run."""
     found: dict[Place, dict[str, Rates]] = defaultdict(dict)
-    for row in zoo.last_record()["rows"]:
+    for row in last_record("zoo")["rows"]:
         if ":" not in row["policy"] and row["policy"] not in BOUNDS:
             rates = Rates(100 * row["hit"], 100 * row["hit_last_half"])
             found[row["trace"], row["capacity"]][row["policy"]] = rates

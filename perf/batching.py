@@ -36,6 +36,7 @@ from kvframe.integrations.transformers.stepped import random_model
 from perf import batching_work as work
 from perf.batching_work import BLOCK, LARGE, MOVES, SMALL, Kind, Served, answer, engine, serve
 from perf.gpu import driver, short_name
+from perf.results import command
 from perf.table import table
 
 CALM: dict[str, Any] = {"at_once": 4, "new_tokens": 16}
@@ -249,7 +250,7 @@ def begun(file: Path | None) -> Row:
     return record | {
         "what": "batching",
         "date": now(),
-        "command": "python -m perf.batching",
+        "command": command("batching"),
         "card": torch.cuda.get_device_name(),
         "driver": driver(),
         "versions": {

@@ -23,6 +23,7 @@ import cupy
 
 from kvframe.bench.results import now
 from perf.gpu import driver, short_name
+from perf.results import command
 
 TOOLS = ("memcheck", "racecheck")
 # Of kernels with these in their names alone: racecheck takes minutes for one product of cuBLAS.
@@ -118,7 +119,7 @@ def main(save: Path | None, tests: tuple[str, ...]) -> None:
             "cards": cards,
             "driver": driver(),
             "versions": {"cupy": cupy.__version__, "numpy": version("numpy")},
-            "command": " ".join(["python", "-m", "perf.card", *sys.argv[1:]]),
+            "command": command("card"),
             "rows": rows,
         }
         if save is not None:

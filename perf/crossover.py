@@ -30,6 +30,7 @@ from kvframe.pages.cupy import CupyPool, host_pool
 from kvframe.pages.swap import Swap
 from kvframe.tiers.cost import SwapCost
 from perf.gpu import driver
+from perf.results import command
 
 LENGTHS = (16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 BLOCK, REPEAT = 16, 5
@@ -199,7 +200,7 @@ def main(as_json: bool, save: Path | None) -> None:
         "card": card,
         "driver": driver(),
         "versions": {"cupy": cupy.__version__, "torch": torch.__version__},
-        "command": " ".join(["python", "-m", "perf.crossover", *sys.argv[1:]]),
+        "command": command("crossover"),
         "shapes": shapes,
     }
     for each in shapes:

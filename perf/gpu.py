@@ -28,6 +28,7 @@ from kvframe.pages import BLOCK_FIRST, LAYER_FIRST, Layout, PageShape, batch
 from kvframe.pages.cupy import CupyPool, host_pool, pinned
 from kvframe.pages.interference import Products
 from kvframe.pages.swap import Swap
+from perf.results import command
 
 SHAPE = PageShape(layers=32, parts=2, block_size=16, heads=8, row_bytes=256)
 PAGE = SHAPE.page_bytes
@@ -258,7 +259,7 @@ def main(as_json: bool, save: Path | None) -> None:
             "cuda": runtime.runtimeGetVersion(),
             "torch": None if torch is None else torch.__version__,
         },
-        "command": " ".join(["python", "-m", "perf.gpu", *sys.argv[1:]]),
+        "command": command("gpu"),
         "rows": rows,
     }
     text = json.dumps(record, indent=2)

@@ -6,17 +6,14 @@ and memory are read from the newest records of perf/results in which a peer was 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from kvframe.bench.study import PolicyDifference, Study
 from kvframe.policies.builtin import BUILTIN
-from perf.results import FOLDER
+from perf.results import Record, last_record, records
 from perf.table import short, table
 
 PAGE = Path(__file__).parents[1] / "README.md"
@@ -32,21 +29,6 @@ BEGIN, END = "<!-- {} written by: python -m perf.readme -->\n", "<!-- to here --
 BUSY = 2
 """A load average of more than so many a core is other work, and is marked."""
 
-Record = Mapping[str, Any]
-
-
-@cache
-def records(what: str) -> Sequence[Record]:
-    """The records of that name, the newest first."""
-    paths = sorted(FOLDER.glob(f"*-{what}.json"), reverse=True)
-    return [json.loads(path.read_text("utf-8")) for path in paths]
-
-
-def newest(what: str) -> Record:
-    """The newest record of that name."""
-    return records(what)[0]
-
-
 # --- hit rates ------------------------------------------------------------------------------------
 
 
@@ -54,7 +36,7 @@ def rival(trace: str) -> str:
     """The built-in policy, but for ours, that hits most on the mean of the sizes shown."""
     online = {policy.name for policy in BUILTIN if not policy.replay_only} - {OURS}
     sums: dict[str, float] = defaultdict(float)
-    for row in newest("zoo")["rows"]:
+    for row in last_record("zoo")["rows"]:
         if row["trace"] == trace and row["policy"] in online and row["capacity"] in SIZES[trace]:
             sums[row["policy"]] += row["hit"]
     return max(sums, key=sums.__getitem__)
@@ -139,14 +121,14 @@ def _core(work: str, what: str) -> Sequence[str]:
 
 
 def _indexers(work: str, what: str, side: str, called: str) -> Sequence[str]:
-    found = newest("indexers")
+    found = last_record("indexers")
     row = next(row for row in found["rows"] if row["work"] == work)
     peer = f"{found['versions']['peers'][0]}, {called}"
     return _row(what, row["kvframe"], peer, row[side], found, more=work.endswith("ingest"))
 
 
 def _replayed(policy: str) -> Sequence[str]:
-    found = newest("replay")
+    found = last_record("replay")
     rows = (row for row in found["rows"] if row["policy"] == policy)
     whole = next(row for row in rows if row["capacity_blocks"] is None)
     what = f"replay of the agent trace under {policy}, million block accesses a second"
@@ -155,7 +137,7 @@ def _replayed(policy: str) -> Sequence[str]:
 
 
 def _served(figure: str, peer_figure: str, what: str, *, more: bool) -> Sequence[str]:
-    found = newest("aisimulate")
+    found = last_record("aisimulate")
     row = next(row for row in found["rows"] if (row["trace"], row["load"]) == SERVED)
     peer = re.sub(r"\.dev\d+$", ".dev", found["versions"]["peers"][0])
     return _row(what, row[figure], peer, row[peer_figure], found, more=more)

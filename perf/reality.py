@@ -27,14 +27,12 @@ import click
 import msgspec
 import numpy as np
 
-from kvframe.bench.build import build_name
-from kvframe.bench.results import machine, now
 from kvframe.bench.verify import compare
 from kvframe.bench.verify.compare import missed, text
 from kvframe.bench.verify.engine import Engine, find
 from kvframe.bench.verify.job import Verification
 from kvframe.calibrate import SHIPPED, ModelShape, Steps, held_out, read_profile
-from perf.results import FOLDER
+from perf.results import FOLDER, head
 
 POLICIES = ("lru", "slru", "s3-fifo")
 LOADS = {"cpu": (0.4, 0.8), "card": (0.2, 0.4)}
@@ -166,12 +164,7 @@ def parts(on: str, asked: Asked) -> Iterator[tuple[str, Part]]:
 def begun(on: str) -> Row:
     """Where and when."""
     record: Row = {
-        "what": "reality",
-        "date": now(),
-        "command": " ".join(["python", "-m", "perf.reality", *sys.argv[1:]]),
-        "machine": machine(),
-        "load_average": list(os.getloadavg()),
-        "versions": {"kvframe": build_name(), "numpy": version("numpy")},
+        **head("reality"),
         "bars": {**BARS, "profile": PROFILE_BARS},
         "parts": {},
     }

@@ -14,6 +14,7 @@ from kvframe.bench.build import build_name, debug_warning
 from kvframe.bench.results import machine, now
 
 FOLDER = Path(__file__).parent / "results"
+Record = dict[str, Any]
 
 
 def warn_debug() -> None:
@@ -41,6 +42,41 @@ def command_line(
     return parser
 
 
+def command(what: str) -> str:
+    """The command of this process, with the home folder as ``~``."""
+    asked = " ".join(["python", "-m", f"perf.{what}", *sys.argv[1:]])
+    return asked.replace(str(Path.home()), "~")
+
+
+def head(what: str, **versions: Any) -> dict[str, Any]:
+    """What a record begins with: where and when, by which command, and versions beside NumPy's."""
+    return {
+        "what": what,
+        "date": now(),
+        "command": command(what),
+        "machine": machine(),
+        "load_average": list(os.getloadavg()),
+        "versions": {"kvframe": build_name(), "numpy": version("numpy"), **versions},
+    }
+
+
+def records(what: str) -> list[Record]:
+    """What was saved under that name, the newest first."""
+    files = sorted(FOLDER.glob(f"*-{what}.json"), reverse=True)
+    return [json.loads(file.read_text("utf-8")) for file in files]
+
+
+def last_record(what: str) -> Record:
+    """What the last run saved.
+
+    Raises:
+        SystemExit: There is no record.
+    """
+    for record in records(what):
+        return record
+    raise SystemExit(f"perf.{what}: there is no record in perf/results")
+
+
 def save(what: str, peers: list[str], rows: Any, **more: Any) -> Path:
     """Write what was measured; answers the file.
 
@@ -50,20 +86,8 @@ def save(what: str, peers: list[str], rows: Any, **more: Any) -> Path:
         rows: The measurements.
         **more: Whatever else says how they were made.
     """
-    date = now()
-    record = {
-        "what": what,
-        "date": date,
-        "command": " ".join(["python", "-m", f"perf.{what}", *sys.argv[1:]]).replace(
-            str(Path.home()), "~"
-        ),
-        "machine": machine(),
-        "load_average": list(os.getloadavg()),
-        "versions": {"kvframe": build_name(), "numpy": version("numpy"), "peers": peers},
-        **more,
-        "rows": rows,
-    }
-    file = FOLDER / f"{date[:10]}-{what}.json"
+    record = {**head(what, peers=peers), **more, "rows": rows}
+    file = FOLDER / f"{record['date'][:10]}-{what}.json"
     FOLDER.mkdir(exist_ok=True)
     file.write_text(json.dumps(record, indent=2) + "\n")
     return file

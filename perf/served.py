@@ -15,10 +15,9 @@ last record.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,10 +32,9 @@ from kvframe.bench.server.job import ServerJob
 from kvframe.bench.server.request import ServerRequest
 from kvframe.bench.server.summary import FINISHED
 from kvframe.registry import Registry
-from perf import zoo
 from perf.bars import leading, recorded
 from perf.cells import ADMISSIONS, CAPACITIES
-from perf.results import FOLDER, save, warn_debug
+from perf.results import last_record, save, warn_debug
 from perf.served_page import BOUND, page
 from perf.zoo_page import BOUNDS
 
@@ -54,7 +52,7 @@ def online() -> list[str]:
     """Installed eviction policies that an engine can run; lru first, and none that evicts the same
     blocks as lru on all of these traces, by the record of `perf.zoo`.
     """
-    pairs = [pair for pair in zoo.last_record()["same"] if BASELINE in pair]
+    pairs = [pair for pair in last_record("zoo")["same"] if BASELINE in pair]
     as_lru = set.intersection(
         *({name for of, *pair in pairs if of == trace for name in pair} for trace in CAPACITIES)
     )
@@ -186,19 +184,6 @@ def _measured_at(
     return measured(cells(trace, capacity, load, names))
 
 
-def last_record() -> Mapping[str, Any]:
-    """What the last run saved.
-
-    Raises:
-        SystemExit: There is no record.
-    """
-    files = sorted(FOLDER.glob("*-served.json"))
-    if not files:
-        raise SystemExit("perf.served: there is no record in perf/results")
-    record: dict[str, Any] = json.loads(files[-1].read_text())
-    return record
-
-
 def main() -> int:
     """Measure and print; keep it where that is asked for."""
     parser = argparse.ArgumentParser(prog="python -m perf.served", description=__doc__)
@@ -211,7 +196,7 @@ def main() -> int:
     if asked.processes < 1:
         parser.error(f"argument --processes: {asked.processes}: must be at least 1")
     if asked.page:
-        PAGE.write_text(page(last_record()), "utf-8")
+        PAGE.write_text(page(last_record("served")), "utf-8")
         return 0
     warn_debug()
     rows: list[dict[str, Any]] = []
@@ -230,7 +215,7 @@ def main() -> int:
         save("served", [], rows, **how)
     print(page({"rows": rows, **how}))
     if asked.save and complete:
-        PAGE.write_text(page(last_record()), "utf-8")
+        PAGE.write_text(page(last_record("served")), "utf-8")
     return 0
 
 

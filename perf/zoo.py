@@ -13,7 +13,6 @@ the last record is kept.
 from __future__ import annotations
 
 import argparse
-import json
 import struct
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,7 +29,7 @@ from kvframe.policies.builtin import BUILTIN
 from kvframe.registry import Registry
 from perf.cells import CAPACITIES
 from perf.peers import Peer
-from perf.results import FOLDER, save, warn_debug
+from perf.results import last_record, save, warn_debug
 from perf.zoo_page import BLOCKS, OPTION, SAVED, page
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "zoo.md"
@@ -183,19 +182,6 @@ def replaced(before: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[d
     return sorted(known.values(), key=lambda row: traces.index(row["trace"]))
 
 
-def last_record() -> dict[str, Any]:
-    """What the last run saved.
-
-    Raises:
-        SystemExit: There is no record.
-    """
-    files = sorted(FOLDER.glob("*-zoo.json"))
-    if not files:
-        raise SystemExit("perf.zoo: there is no record in perf/results")
-    record: dict[str, Any] = json.loads(files[-1].read_text())
-    return record
-
-
 def main() -> int:
     """Measure, save, write the page."""
     parser = argparse.ArgumentParser(prog="python -m perf.zoo", description=__doc__)
@@ -211,16 +197,16 @@ def main() -> int:
         rows = [row for measured in found for row in measured.rows]
         same = [pair for measured in found for pair in measured.same]
         if asked.policy:
-            before = last_record()
+            before = last_record("zoo")
             rows = replaced(before["rows"], rows)
             same += [pair for pair in before["same"] if pair not in same and not {*pair} & {*names}]
         if asked.libcachesim:
             peer, beside = compared(CAPACITIES, asked.libcachesim, LIBCACHESIM)
         else:
-            before = last_record()
+            before = last_record("zoo")
             peer, beside = before["versions"]["peers"][0], before["beside"]
         save("zoo", [peer], rows, beside=beside, same=same)
-    PAGE.write_text(page(last_record()))
+    PAGE.write_text(page(last_record("zoo")))
     return 0
 
 

@@ -28,6 +28,9 @@ class BlockPool:
 
     Every call takes a batch and does all of it or nothing. Where the manager has several layer
     groups, keys name blocks of the first one; a prompt is cached once all groups have its blocks.
+    Only full blocks are shared here, by design: the core does not see what the engine writes into a
+    block that it took, so it could not copy a partial one first, as it does for sequences
+    (``cache.partial_hits``, `KVCacheManager.fork`).
     """
 
     def __init__(self, core: Core, prompts: Prompts) -> None:

@@ -6,25 +6,27 @@ from typing import Any
 
 import pytest
 from perf.cells import ADMISSIONS, CAPACITIES
-from perf.served import LOADS, PAGE, PAIRED, cells, last_record, measured, online, policies
+from perf.results import last_record
+from perf.served import LOADS, PAGE, PAIRED, cells, measured, online, policies
 from perf.served_page import BOUND, judged, page
 
 SMALL = measured(cells("synthetic", 500, "0.25", ["lru", "foresight", BOUND]))
 
 
 def test_the_page_is_written_from_the_record() -> None:
-    record = last_record()
+    record = last_record("served")
     assert record["complete"]
     assert PAGE.read_text("utf-8") == page(record)
 
 
 def test_the_record_has_every_policy_in_every_cell() -> None:
-    found = {(r["trace"], r["capacity"], r["load"], r["policy"]) for r in last_record()["rows"]}
+    record = last_record("served")
+    found = {(r["trace"], r["capacity"], r["load"], r["policy"]) for r in record["rows"]}
     pairs = [f"{policy}+{gate}" for policy in PAIRED for gate in ADMISSIONS]
     for trace, capacities in CAPACITIES.items():
         for policy in ("lru", "foresight", "mq", *pairs, BOUND):
             assert {(trace, c, float(load), policy) for c in capacities for load in LOADS} <= found
-    expected = {*policies(last_record()["leading"]), *pairs}
+    expected = {*policies(record["leading"]), *pairs}
     assert {policy for *_, policy in found} == expected
 
 

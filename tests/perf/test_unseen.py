@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from perf.results import FOLDER
+from perf.results import FOLDER, last_record
 from perf.unseen.__main__ import groups, row, told
 from perf.unseen.families import FAMILIES, made, trace
 from perf.unseen.judge import GATED, GATES, SHARES, Place, judged, online, together
@@ -18,7 +18,7 @@ from perf.unseen.prompts import BLOCK, Author, Prompt, arrivals, rows
 from kvframe import _core
 
 ROOT = FOLDER.parent.parent
-RECORD = json.loads(sorted(FOLDER.glob("*-unseen.json"))[-1].read_text())
+RECORD = last_record("unseen")
 
 whole = cache(trace)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from perf.cells import CAPACITIES
+from perf.results import last_record
 from perf.zoo import (
     PAGE,
     alone,
     block_hits,
-    last_record,
     oracle_general,
     stream,
     with_costs,
@@ -19,7 +19,7 @@ from perf.zoo_page import BLOCKS, SAVED, page
 from kvframe.bench.traces import load
 from kvframe.policies.builtin import BUILTIN
 
-RECORD = last_record()
+RECORD = last_record("zoo")
 
 
 def test_the_page_is_written_from_the_record() -> None:
