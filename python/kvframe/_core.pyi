@@ -881,9 +881,10 @@ class Request:
         resumed: It comes back after a preemption; statistics count it apart.
         partial: Take as many slots as can be had instead of refusing for lack of room. With
             ``max_seq_len``, what can never fit is refused all the same.
-        chunk: Slots for this many tokens after the cached ones; `KVCacheManager.extend` gives more,
-            in steps of as many. Where layer groups give blocks up, it bounds what the prompt holds
-            at once: a request that could not be computed in such steps is refused at once.
+        chunk: Slots for this many tokens after the cached ones, 0 for none of these;
+            `KVCacheManager.extend` gives more, in steps of as many. Where layer groups give blocks
+            up, it bounds what the prompt holds at once: a request that could not be computed in
+            such steps is refused at once.
         until: Slots up to this length at most.
         max_seq_len: Most tokens of prompt and answer together: what can never fit is refused at
             once, and so are tokens past it. 0 if it is unknown; then a sequence may outgrow the

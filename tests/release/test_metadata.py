@@ -32,6 +32,8 @@ def test_versions_agree() -> None:
     assert {crate["version"] for crate in workspace["dependencies"].values()} == {VERSION}
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.findall(r"^version: (.*)$", citation, re.M) == [VERSION]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert re.findall(r"^ +version = \{(.*)\},$", readme, re.M) == [VERSION]
 
 
 def test_crates_say_what_a_registry_asks_for() -> None:
