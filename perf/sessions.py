@@ -33,7 +33,7 @@ def turns_of(trace: _core.Trace) -> Turns:
     columns = trace.columns()
     session = columns["session"].astype(np.int64)
     if not (session >= 0).any():
-        session = _told_by_prompts(trace)
+        session = trace.sessions_by_prompts()
     times = columns["timestamp_ms"]
     turn = np.zeros(trace.requests, np.int64)
     following = np.full(trace.requests, NONE)
@@ -50,16 +50,3 @@ def turns_of(trace: _core.Trace) -> Turns:
     pause = np.full(trace.requests, NONE)
     pause[goes_on] = times[following[goes_on]] - times[goes_on]
     return Turns(session, turn, following, pause)
-
-
-def _told_by_prompts(trace: _core.Trace) -> Numbers:
-    session = np.zeros(trace.requests, np.int64)
-    ends: dict[int, int] = {}
-    for at in range(trace.requests):
-        _, tokens, _, _, nodes = trace.request(at)
-        full = tokens // trace.block_size
-        before = (ends[node] for node in reversed(nodes[1:full]) if node in ends)
-        session[at] = next(before, at)
-        if full > 1:
-            ends[nodes[full - 1]] = int(session[at])
-    return session

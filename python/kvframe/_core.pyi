@@ -1999,6 +1999,11 @@ class Trace:
         """
         The same requests at other times (int64 milliseconds), one each; they ascend.
         """
+    def sessions_by_prompts(self, /) -> Incomplete:
+        """
+        The session of each request (int64) as its prompt tells it, the index of its first request: a prompt that
+        begins with all full blocks of an earlier one, two at least, goes on with it.
+        """
     def subset(self, /, indices: Incomplete) -> Trace:
         """
         The requests at these indices, which ascend.

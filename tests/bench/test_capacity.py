@@ -1,14 +1,17 @@
 """Blocks and bytes."""
 
+import math
 from pathlib import Path
 
 import pytest
 
-from kvframe.bench.capacity import parse_all, parse_shape
+from kvframe.bench.capacity import SHIPPED, parse_all, parse_shape
+from kvframe.bench.job import Job, Request
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.errors import ConfigError
 
 from .conftest import Command
+from .made import ran, write
 
 SHAPE = "layers=32,kv_heads=8,head_dim=128"
 # 2 x 32 x 8 x 128 x 2 bytes = 128 KiB a token.
@@ -73,3 +76,28 @@ def test_a_configurations_capacity_is_said_in_the_traces_blocks(
     assert done.returncode == 0, done.stderr
     told = "own.toml: 100 blocks of 16 tokens are 3 of the 512 that the trace has."
     assert (told in done.stderr, told in done.stdout) == (beside, not beside)
+
+
+def test_without_a_capacity_sizes_are_shares_of_what_is_there(tmp_path: Path) -> None:
+    """Of a shipped trace they are those of its tables."""
+    made = str(write(tmp_path / "made.jsonl", 200))
+    job, outcome = ran(traces=made, policies="lru", formats="json")
+    distinct = job.plans[0].source.trace.prepare("engine")["unique_blocks"]
+    shares = [math.ceil(share * distinct) for share in (0.01, 0.03, 0.1, 0.3)]
+    assert [plan.capacity for plan in job.plans] == shares
+    assert f"{made}: no --capacity, so 1%, 3%, 10%, 30% of its {distinct:,} distinct blocks." in (
+        job.doubts
+    )
+    (table,) = Job(Request(traces=[made])).outputs(outcome)
+    assert "no --capacity, so 1%, 3%, 10%, 30% of its" in table
+    shipped = Job(Request(traces=["synthetic"], policies=["lru"], formats=["json"]))
+    assert [str(plan.capacity) for plan in shipped.plans] == list(SHIPPED)
+    assert not any("no --capacity" in doubt for doubt in shipped.doubts)
+
+
+def test_tune_takes_a_share_as_well(tmp_path: Path, bench: Command) -> None:
+    write(tmp_path / "made.jsonl", 60)
+    asked = ("tune", "slru", "--option", "protected_uses=3")
+    done = bench(*asked, "--trace", "made.jsonl")
+    assert "note: made.jsonl: no --capacity, so 10% of its " in done.stderr
+    assert "conversation: engine mode, 4,000 blocks" in bench(*asked).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from kvframe.bench.server.experiment import read_experiment
 from kvframe.bench.server.workload import drawn, parse_workload
+from kvframe.bench.study import Study
 
 from .conftest import Command
 
@@ -215,3 +217,33 @@ def test_users_begin_apart_and_lulls_lie_between_bursts() -> None:
     assert short.mean() == pytest.approx(0.2, abs=0.03)
     assert gaps[short].max() < 0.012
     assert 0.49 < gaps[~short].min() < gaps[~short].max() < 2.01
+
+
+def test_json_has_all_variants_and_a_report_reads_it(
+    bench: Command, small: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "mine.toml").write_text(RECORDED)
+    for name, draws, traces in (
+        ("small", 2, {"small/one", "small/tiers"}),
+        ("mine", 1, {"mine/fast: ./small.jsonl", "mine/slow: ./small.jsonl"}),
+    ):
+        done = bench("experiment", f"{name}.toml", "--format", "json")
+        assert (done.returncode, done.stderr) == (0, "")
+        told = json.loads(done.stdout)
+        assert (told["experiment"], told["draws"]) == (name, draws)
+        assert {cell["trace"] for cell in told["cells"]} == traces
+        assert [cell["trace"].split("/")[1].split(":")[0] for cell in told["cells"]] == (
+            told["variants"]
+        )
+        assert "the best of 2 variants" in told["verdicts"][-1]
+        *rows, _ = bench("experiment", f"{name}.toml").stdout.splitlines()
+        assert set(told["verdicts"]) <= set(rows)
+        (tmp_path / f"{name}.json").write_text(done.stdout)
+    found = Study.read(tmp_path / "small.json", tmp_path / "mine.json")
+    charts = found.charts("load", show="hit rate")
+    assert len(charts) == 4, "a variant each"
+    assert all(any(" variants " in said for said in chart.said) for chart in charts)
+    refused = bench("experiment", "small.toml", "mine.toml", "--format", "json")
+    assert refused.returncode == 2
+    assert "--format json: of one FILE at a time, not of 2" in refused.stderr

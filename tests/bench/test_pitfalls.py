@@ -24,6 +24,7 @@ from kvframe.bench.job import Job
 from kvframe.bench.remarks import remarks
 from kvframe.bench.report import NOTES
 from kvframe.bench.run import Outcome
+from kvframe.bench.verdict import Verdict
 from kvframe.cli import main
 from kvframe.config import CacheConfig, Config, EvictionConfig
 from kvframe.traces.info import info
@@ -320,6 +321,24 @@ def test_32_a_trace_without_sessions_is_said_to_be() -> None:
 
     doubt = judged(hits({8: {"lru": 300, "lfu": 100, "opt": 400}})).doubt
     assert "requests (the trace names no sessions: where its requests belong together, " in doubt
+
+
+def test_32_sessions_that_no_row_names_are_told_by_prompts(tmp_path: Path, made: str) -> None:
+    """As many as rows would name, and the same intervals."""
+    nameless = [json.loads(line) for line in Path(made).read_text().splitlines()]
+    for row in nameless:
+        del row["session_id"]
+    (tmp_path / "nameless").write_bytes(text(nameless))
+    asked: dict[str, Any] = {"policies": "lru,mq", "capacities": "60", "formats": "json"}
+    found: list[Verdict] = []
+    for path in (made, str(tmp_path / "nameless")):
+        job, outcome = ran(traces=path, **asked)
+        found += job.verdicts(outcome).values()
+    assert "resamplings of 60 sessions, no warm-up" in found[0].doubt
+    told = "resamplings of 60 sessions, told by prompts (the trace names none), no warm-up"
+    assert told in found[1].doubt
+    first, second = (one.comparisons[0] for one in found)
+    assert (first.low, first.high) == (second.low, second.high)
 
 
 # --- of newer rivals ------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_a_kept_cell_is_of_the_files_content(process: Command, folder: Path) -> 
 
     def reused() -> str:
         done = process(
-            "run", *ASKED, "--policy", ",".join(names), "--format", "json", "--out", "kept"
+            "run", *ASKED, "--policy", ",".join(names), "--format", "csv", "--out", "kept"
         )
         assert done.returncode == 0, done.stderr
         return done.stderr

@@ -64,11 +64,12 @@ def test_another_mode_option_or_capacity_is_another_cell(
     cells(*common, "--policy", "slru", "--capacity", "2")
     # The default, spelled out, is the same cell.
     cells(*common, "--policy", "slru:protected_uses=2", "--capacity", "2")
-    assert len(kept(tmp_path)) == 1
+    assert len(kept(tmp_path)) == 2, "lru beside it, for the verdict"
     cells(*common, "--policy", "slru:protected_uses=3", "--capacity", "2")
+    assert len(kept(tmp_path)) == 3
     cells(*common, "--policy", "slru", "--capacity", "3")
     cells(*common, "--policy", "slru", "--capacity", "2", "--mode", "trace")
-    assert len(kept(tmp_path)) == 4
+    assert len(kept(tmp_path)) == 7
 
 
 def test_a_damaged_cell_is_run_again(bench: Command, small: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ DRAW = ["lecar", "partial-node-random-compute", "random-compute", "random-quick-
 def logs(path: Path, policies: str, seed: int) -> dict[str, bytes]:
     """The whole event log of each policy, by its label."""
     job = Job(Request(traces=(str(path),), policies=(policies,), capacities=("60",),
-                      formats=("json",), seed=seed, quiet=True))  # fmt: skip
+                      formats=("csv",), seed=seed, quiet=True))  # fmt: skip
     found: dict[str, bytes] = {}
     for plan in job.plans:
         policy, options = plan.policy.engine_policy(plan.source.trace.block_size)

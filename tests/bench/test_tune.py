@@ -91,4 +91,15 @@ def test_the_command_tells_it(bench: Command) -> None:
     assert {setting["policy"] for setting in told["settings"]} == {
         "slru", "slru:protected_uses=2", "slru:protected_uses=3", "lru",
     }  # fmt: skip
+    assert (told["first_part"], told["held_out"]) == (6_015, 6_016)
     assert bench("tune", "slru", "--option", "protected_uses").returncode == 2
+
+
+def test_each_figure_says_which_requests_it_is_of(bench: Command) -> None:
+    done = bench("tune", "slru", "--option", "protected_uses=3", "--trace", "synthetic",
+                 "--capacity", "1000,4000", "--fit", "0.25")  # fmt: skip
+    title, _, header, *_ = done.stdout.splitlines()
+    assert title == "synthetic: engine mode, 1,000, 4,000 blocks; token hit rates"
+    assert header.split("  ")[-2:] == ["first part", "held out"]
+    told = "first part: requests 1 to 998, by which settings are ranked. held out: requests 999 to "
+    assert f"{told}3,993, in the cache that the first part has left; intervals are" in done.stdout

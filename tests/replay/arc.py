@@ -23,8 +23,9 @@ class Arc(BatchedEviction):
     columns: ClassVar[tuple[str, ...]] = ("block", "parent", "depth", "last_use")
     window = 0
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+    def __init__(self) -> None:
+        self.capacity = 0
+        """Said with each decision; before the first one there are no ghosts."""
         self.often: dict[int, bool] = {}
         """Of each block that is found, whether it is in the frequency list."""
         self.names: dict[int, Key] = {}
@@ -91,6 +92,7 @@ class Arc(BatchedEviction):
     # --- decisions --------------------------------------------------------------------------------
 
     def victims(self, n: int, eligible: Candidates, out: Any) -> None:
+        self.capacity = eligible.capacity
         self.hit(eligible.found, eligible.now)
         # Those for which room is free come first.
         while len(self.pending) > n:

@@ -40,6 +40,18 @@ def driver(make: Callable[[], BatchedEviction]) -> EvictionDriver:
     return EvictionDriver(registry(make).eviction("mine"), Terms(SIZE))
 
 
+def manager(make: Callable[[], BatchedEviction], capacity: int) -> KVCacheManager:
+    return KVCacheManager(
+        Resolved.load(
+            Path("/dev/null"),
+            env={},
+            registry=registry(make),
+            cache={"block_size": SIZE, "capacity": capacity},
+            eviction={"policy": "mine", "on_error": "raise"},
+        )
+    )
+
+
 def rows(requests: int) -> list[dict[str, Any]]:
     """Sessions that go on, by numbers and by names, and prompts that come once."""
     dice = np.random.default_rng(32)
@@ -73,7 +85,7 @@ def trace_of(folder: Path, made: list[dict[str, Any]]) -> _core.Trace:
 @pytest.mark.parametrize("capacity", [13, 24, 60])
 def test_arc_with_ghosts_of_its_own_is_the_built_in_one(tmp_path: Path, capacity: int) -> None:
     trace = trace_of(tmp_path, rows(1_200))
-    mine = _core.replay(trace, driver(lambda: Arc(capacity)), capacity, "engine", log=True)
+    mine = _core.replay(trace, driver(Arc), capacity, "engine", log=True)
     built_in = _core.replay(trace, "arc", capacity, "engine", log=True)
     assert mine["policy_failures"] == 0
     evicted = [r["events"]["key"][r["events"]["kind"] == 5] for r in (mine, built_in)]
@@ -167,15 +179,7 @@ def test_a_replay_shows_a_policy_what_an_engine_does(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, made)
     replayed, served = Spy(), Spy()
     _core.replay(trace, driver(lambda: replayed), 24, "engine")
-    kv = KVCacheManager(
-        Resolved.load(
-            Path("/dev/null"),
-            env={},
-            registry=registry(lambda: served),
-            cache={"block_size": SIZE, "capacity": 24},
-            eviction={"policy": "mine", "on_error": "raise"},
-        )
-    )
+    kv = manager(lambda: served, 24)
     engine(kv, made, [trace.request(i)[4] for i in range(trace.requests)])
     assert len(replayed.seen) > 1_000
     assert {entry[0] for entry in replayed.seen} >= {"score", "on_miss", "insert_keyed", "hit"}
@@ -187,3 +191,30 @@ def test_a_replay_shows_a_policy_what_an_engine_does(tmp_path: Path) -> None:
     assert any(t > 0 for offer in shown for t in offer["last_use_time"])
     assert {u for offer in shown for u in offer["next_use"]} == {NO_NEXT_USE}
     assert all(key != [0, 0] for offer in shown for key in offer["key"])
+
+
+class Sized(BatchedEviction):
+    """Least recently used; notes how large the pool is."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def score(self, candidates: Candidates, out: Any) -> None:
+        self.sizes.append(candidates.capacity)
+        out[:] = candidates["last_use"]
+
+
+def test_a_policy_learns_how_large_the_pool_is(tmp_path: Path) -> None:
+    """In a replay; and of a manager whose pool changes its size."""
+    policy = Sized()
+    _core.replay(trace_of(tmp_path, rows(200)), driver(lambda: policy), 24, "engine")
+    assert set(policy.sizes) == {24}
+    policy = Sized()
+    kv = manager(lambda: policy, 8)
+    for size in (8, 5, 12):
+        kv.resize(size)
+        for at in range(8):
+            grant = kv.allocate(np.arange(100 * at, 100 * at + 3 * SIZE))
+            kv.commit(grant.seq, grant.granted_tokens)
+            kv.release(grant.seq)
+        assert policy.sizes[-1] == size

@@ -244,3 +244,20 @@ def test_a_binary_form_is_sorted_too(tmp_path: Path) -> None:
         read_as(packed, bytes(data))
     trace = read_as(packed, bytes(data), sort=True).trace
     assert trace.columns()["input_tokens"].tolist() == [1_536, 1_300]
+
+
+def test_the_tenant_of_a_log_is_kept(tmp_path: Path, tokenizer: Path) -> None:
+    """As the class of its requests: a tenant before a user, from the row, its metadata, the request
+    or the request's metadata.
+    """
+    marks: dict[str, Any] = {"usage": {}}
+    rows = [
+        turns(1, user="a", **marks),
+        turns(2, metadata={"tenant_id": 7}, user="b", **marks),
+        {"timestamp": 30, "body": turns(3, user="a")},
+        {"timestamp": 40, "body": turns(4, metadata={"tenant": "c"})},
+        turns(5, user={"id": "d"}, **marks),
+    ]
+    trace = read_as(tmp_path / "t", lines(*rows), tokenizer=str(tokenizer)).trace
+    assert trace.classes == ["a", "7", "c"]
+    assert trace.class_numbers().tolist() == [1, 2, 1, 3, 0]

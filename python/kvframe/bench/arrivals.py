@@ -69,4 +69,4 @@ def coarsened(source: Source, factor: int) -> Source:
         trace = source.trace.coarsened(factor)
     except (UsageError, OverflowError) as error:
         raise ConfigError(f"--block-factor {factor}: {error}") from None
-    return dataclasses.replace(source, trace=trace, block_factor=factor)
+    return dataclasses.replace(source, trace=trace, block_factor=factor, as_read=source.trace)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvframe.bench.outcomes import Sessions
+from kvframe.bench.outcomes import RequestFacts, Sessions
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,10 +47,14 @@ def clusters(session: Sessions) -> tuple[Sessions, int]:
     return cluster, named + len(alone)
 
 
-def told(session: Sessions) -> str:
-    """What is resampled, as ``1,200 sessions``; and what that leaves out where it is requests."""
-    count = clusters(session)[1]
-    if (session >= 0).any():
+def told(facts: RequestFacts, first: int = 0) -> str:
+    """What is resampled of the requests from ``first`` on, as ``1,200 sessions``; and what that
+    leaves out where it is requests.
+    """
+    count = clusters(facts.together[first:])[1]
+    if facts.are_told:
+        return f"{count:,} sessions, told by prompts (the trace names none)"
+    if (facts.session >= 0).any():
         return f"{count:,} sessions"
     return (
         f"{count:,} requests (the trace names no sessions: where its requests belong together, "

@@ -4,10 +4,11 @@ or a range of blocks: ``1000:64000:x2``, ``1000:4000:+1000``.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvframe.bench.options import OptionOrigins, keyed, split_list
+from kvframe.bench.traces import shipped
 from kvframe.config import CacheConfig, Config, ModelConfig
 from kvframe.config.capacity import block_bytes, capacity_blocks, check_model
 from kvframe.config.environment import EnvText
@@ -18,7 +19,14 @@ from kvframe.errors import ConfigError
 SHORT = "--capacity 5%,10%,20%"
 """Sizes that are short of room for any trace, as the command line has them."""
 
-DEFAULT = ("1000", "2000", "4000", "8000", "16000", "32000")
+SHIPPED = ("1000", "2000", "4000", "8000", "16000", "32000")
+"""Tried of a shipped trace, where nothing else is asked for."""
+
+SHARES = ("1%", "3%", "10%", "30%")
+"""Tried of any other: what is little room for one is plenty for another."""
+
+DEFAULT: tuple[str, ...] = ()
+"""Stands for these."""
 
 _ORIGINS = OptionOrigins("--capacity")
 MOST_OF_A_RANGE = 1_000
@@ -101,6 +109,20 @@ def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity
     """
     items = split_list(texts, "--capacity")
     return [one for text in items for one in _several(text, model)]
+
+
+def by_default(trace: str, blocks: Sequence[str], shares: Sequence[str]) -> list[Capacity]:
+    """What is tried where no capacity is asked for: ``blocks`` of a shipped trace, ``shares`` of
+    the distinct blocks of any other.
+    """
+    return parse_blocks(blocks if trace in shipped() else shares)
+
+
+def told_shares(trace: str, shares: Sequence[str], distinct: int) -> list[str]:
+    """A remark that the shares were chosen; none of a shipped trace."""
+    if trace in shipped():
+        return []
+    return [f"{trace}: no --capacity, so {', '.join(shares)} of its {distinct:,} distinct blocks."]
 
 
 def parse_shape(text: str) -> ModelConfig:

@@ -102,11 +102,11 @@ def compare(field: Field) -> Comparisons:
     plans = [
         field.online[label][size, seed] for label in labels for size in sizes for seed in seeds
     ]
-    session = field.facts.session[field.first :]
+    together = field.facts.together[field.first :]
     hits = [field.hits(plan) for plan in plans]
     whole = max(field.whole, 1)
     found = np.array([hit.sum(dtype=np.int64) for hit in hits]).reshape(shape) / whole
-    drawn = drawn_rates(hits, field.input_tokens, session).reshape(-1, *shape)
+    drawn = drawn_rates(hits, field.input_tokens, together).reshape(-1, *shape)
     rates, drawn = over_seeds(found, drawn)
     pairs = list(_contrasts(labels, len(sizes)))
     estimate = np.array([_of(rates, *pair) for pair in pairs])
@@ -124,7 +124,7 @@ def compare(field: Field) -> Comparisons:
         )
         for i, (one, other, at) in enumerate(pairs)
     ]
-    return Comparisons(rows, told(session))
+    return Comparisons(rows, told(field.facts, field.first))
 
 
 def over_seeds(rates: Floats, drawn: Floats) -> tuple[Floats, Floats]:

@@ -245,7 +245,7 @@ def _with_intervals(
     for trace, known in facts.items():
         places = [at for at in pairs if rows[at].trace == trace]
         hits = [pair.hit_tokens for at in places for pair in pairs[at]]
-        rates = drawn_rates(hits, known.input_tokens, known.session)
+        rates = drawn_rates(hits, known.input_tokens, known.together)
         estimates += [rows[at].change for at in places]
         drawn.append(rates[:, 1::2] - rates[:, ::2])
     order = [at for trace in facts for at in pairs if rows[at].trace == trace]

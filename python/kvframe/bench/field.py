@@ -70,9 +70,13 @@ class Field:
 
     @property
     def compared(self) -> bool:
-        """Whether both references, the optimum and lru, ran at every size."""
-        every = bool(self.sizes) and set(self.opt) == set(self._places)
-        return every and BASELINE in self.finished
+        """Whether lru ran at every size."""
+        return bool(self.sizes) and BASELINE in self.finished
+
+    @cached_property
+    def bounded(self) -> bool:
+        """Whether the optimum ran at every size."""
+        return set(self.opt) == set(self._places)
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -132,10 +136,16 @@ class Field:
         return found
 
     def gap(self, size: int) -> int:
-        """Tokens that opt hits and lru does not; by the clock it may hit fewer."""
-        return self.tokens(OPTIMUM, [size]) - self.tokens(BASELINE, [size])
+        """Tokens that opt hits and lru does not; by the clock it may hit fewer. 0 without opt."""
+        return self.tokens(OPTIMUM, [size]) - self.tokens(BASELINE, [size]) if self.bounded else 0
 
     @property
     def widest(self) -> int:
-        """The size at which opt gains the most tokens over lru."""
-        return max(self.sizes, key=self.gap)
+        """The size at which opt gains the most tokens over lru; without opt, any policy."""
+        if self.bounded:
+            return max(self.sizes, key=self.gap)
+        return max(self.sizes, key=self._lead)
+
+    def _lead(self, size: int) -> int:
+        most = max(self.tokens(label, [size]) for label in self.finished)
+        return most - self.tokens(BASELINE, [size])

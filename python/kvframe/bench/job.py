@@ -45,6 +45,8 @@ _MUCH = 10**9
 
 # Forms for people: they show lru, opt and infinite whether or not these were asked for.
 _FOR_PEOPLE = ("table", "md")
+# Its verdicts are of lru, whether or not it was asked for.
+_JUDGED = "json"
 
 
 @dataclass(frozen=True)
@@ -116,16 +118,16 @@ class Job:
         choices = choose_all("eviction", names, registry, request.seed)
         gates = choose_all("admission", split_list(request.admissions, "--admission"), registry)
         indexes = choose_all("prefix", split_list(request.matchers, "--prefix"), registry)
-        sizes = []
-        if request.capacities or found is None:
-            sizes = capacity.parse_all(request.capacities, request.model_shape)
+        sizes = capacity.parse_all(request.capacities, request.model_shape)
         if found is not None:
             choices = choices or [found.eviction]
             gates = gates or [found.admission]
             indexes = indexes or [one for one in [found.matcher] if one is not None]
             sizes = sizes or [found.capacity]
         human = any(form in _FOR_PEOPLE for form in self._formats)
-        reference = policies.choose_all(policies.REFERENCE, registry) if human else []
+        judged = [policies.BASELINE] if _JUDGED in self._formats else []
+        beside = policies.REFERENCE if human else judged
+        reference = policies.choose_all(beside, registry)
         rate = request.min_hit_rate
         if rate is not None and not 0 <= rate <= 1:
             raise ConfigError(f"--min-hit-rate {rate}: must be between 0 and 1")
@@ -158,18 +160,21 @@ class Job:
             for remark in dict.fromkeys(size.remark(s.trace.block_size) for s in sources)
             if remark
         ]
+        # Csv and json have no place for remarks.
+        shown = self._remarks if human else self.doubts
+        for source in () if sizes else sources:
+            distinct = source.trace.prepare(modes[0])["unique_blocks"]
+            shown += capacity.told_shares(source.name, capacity.SHARES, distinct)
         if request.jobs > 1:
             self._remarks.append(f"{request.jobs} replays ran side by side: speeds are too low.")
         self.plans = cross(
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
         if found is not None:
-            # Csv and json have no place for it.
-            told = self._remarks if human else self.doubts
-            told += found.remarks([s.trace.block_size for s in sources])
+            shown += found.remarks([s.trace.block_size for s in sources])
             for source in sources:
-                told += found.unclaimed(source.name, source.trace.block_size, ())
-                told += found.no_tenants(source.name, source.trace.classes)
+                shown += found.unclaimed(source.name, source.trace.block_size, ())
+                shown += found.no_tenants(source.name, source.trace.classes)
             self.plans = [dataclasses.replace(plan, configured=found) for plan in self.plans]
             self.plans += self._with_tiers(configured_tiers(found.resolved))
         if request.content:

@@ -71,10 +71,31 @@ class RequestFacts(Packed):
         input_tokens: Of the prompt.
         session: Number of its session, -1 for none.
         timestamp_ms: Arrival.
+        by_prompt: The session that its prompt tells; empty where rows name sessions.
     """
 
-    kinds: ClassVar = {"input_tokens": "u4", "session": "i8", "timestamp_ms": "i8"}
+    kinds: ClassVar = {
+        "input_tokens": "u4",
+        "session": "i8",
+        "timestamp_ms": "i8",
+        "by_prompt": "i8",
+    }
 
     input_tokens: Counts
     session: Sessions
     timestamp_ms: Sessions
+    by_prompt: Sessions = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def are_told(self) -> bool:
+        """Whether prompts tell sessions, and rows none."""
+        begun = int((self.by_prompt == np.arange(len(self.by_prompt))).sum())
+        # One alone could not be resampled: its interval would have no width.
+        return 1 < begun < len(self.by_prompt)
+
+    @property
+    def together(self) -> Sessions:
+        """What is resampled together: the sessions that rows name; where none does, those that
+        prompts tell; -1 for a request that is of none.
+        """
+        return self.by_prompt if self.are_told else self.session

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.arrivals import varied
-from kvframe.bench.capacity import Capacity
+from kvframe.bench.capacity import SHARES, SHIPPED, Capacity, by_default
 from kvframe.bench.cells import Plan
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.policies import BOUND, Choice
@@ -26,8 +26,9 @@ def cross(
     ``arrivals`` are pairs of load and arrival seed; they make a difference in timed mode alone.
 
     A policy without a capacity (``infinite``) gives one cell a trace and mode. Two capacities that
-    come to the same number of blocks are one. ``reference`` policies are added, not ``asked``,
-    unless they were chosen anyway; under them everything is kept.
+    come to the same number of blocks are one; without any, those tried by default. ``reference``
+    policies are added, not ``asked``, unless they were chosen anyway; under them everything is
+    kept.
     """
     gates = [None if gate.label == KEEP_ALL else gate for gate in admissions] or [None]
     indexes = [None if one.label == OWN else one for one in matchers] or [None]
@@ -50,6 +51,7 @@ def cross(
 
 def _sizes(source: Source, mode: str, capacities: Sequence[Capacity]) -> list[int | None]:
     """Numbers of blocks, each once."""
+    capacities = capacities or by_default(source.name, SHIPPED, SHARES)
     distinct = 0
     if any(capacity.share is not None for capacity in capacities):
         distinct = source.trace.prepare(mode)["unique_blocks"]

@@ -84,6 +84,7 @@ class ResultStore:
         """
         self.folder = folder
         self._build, self._content = build, content
+        self._traces: set[str] = set()
         self._measured: dict[str, object] = {"date": now(), "machine": machine()}
         try:
             for name in ("cells", "requests", "traces", *(("content",) if content else ())):
@@ -118,7 +119,8 @@ class ResultStore:
         """Keep a finished cell, and before it the outcomes of its requests."""
         path = self.path(plan)
         facts = self.folder / "traces" / f"{plan.source.sha256}.npz"
-        if not facts.exists():
+        if facts.stem not in self._traces:  # One that lies there may be of another version.
+            self._traces.add(facts.stem)
             self._put(facts, plan.source.facts.pack())
         self._put(self.folder / "requests" / f"{path.stem}.npz", measured.outcomes.pack())
         if measured.content is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from kvframe import _core
 from kvframe.bench.outcomes import RequestFacts
 from kvframe.errors import TraceError
@@ -24,7 +26,7 @@ class Source:
     says why they may be something else; empty where nothing speaks for it. ``remarks`` says what
     else its figures depend on, and ``form`` what it was recognised as. ``load`` divides the times,
     and ``arrival_seed`` drew the arrivals anew where it is not 0 (`kvframe.bench.arrivals`);
-    ``block_factor`` blocks that were read make one.
+    ``block_factor`` blocks that were read make one, and ``as_read`` is the trace in these.
     """
 
     name: str
@@ -37,12 +39,16 @@ class Source:
     load: float = 1.0
     arrival_seed: int = 0
     block_factor: int = 1
+    as_read: _core.Trace | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def facts(self) -> RequestFacts:
         """What it says of each request."""
         columns = self.trace.columns()
-        return RequestFacts(columns["input_tokens"], columns["session"], columns["timestamp_ms"])
+        session = columns["session"]
+        tell = self.trace if self.as_read is None else self.as_read
+        told = np.zeros(0, np.int64) if (session >= 0).any() else tell.sessions_by_prompts()
+        return RequestFacts(columns["input_tokens"], session, columns["timestamp_ms"], told)
 
 
 def load(name: str, block_size: int | None = None, time_unit: str | None = None) -> Source:

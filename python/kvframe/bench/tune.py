@@ -46,6 +46,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         best: The combination that hits most in the first part.
         default: The policy without options.
         settings: All combinations, best in the first part first, and lru.
+        first_part: Requests, from the start, that the choice goes by: rates ``fitted``, ``gain``.
+        held_out: Requests behind them that judge it: rates ``held_out``, ``held``, ``overfits``.
         gain: Of the best over the defaults in the first part, as a share.
         held: The best with the defaults, and with lru, by the requests held out.
         overfits: Whether a gain in the first part is none in the rest, beyond doubt.
@@ -56,6 +58,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     best: str
     default: str
     settings: Sequence[Setting]
+    first_part: int
+    held_out: int
     gain: float
     held: Sequence[Comparison]
     overfits: bool
@@ -136,7 +140,7 @@ def _tuned(
     first: float,
     requests: Mapping[Plan, RequestOutcomes],
 ) -> Tuned:
-    tokens, session = source.facts.input_tokens, source.facts.session
+    tokens, session = source.facts.input_tokens, source.facts.together
     cut = int(first * len(tokens))
     hits = {
         choice.label: np.stack(
@@ -184,6 +188,8 @@ def _tuned(
         best=best,
         default=base,
         settings=settings,
+        first_part=cut,
+        held_out=len(tokens) - cut,
         gain=gain,
         held=held,
         overfits=overfits,
@@ -202,12 +208,12 @@ def _sentence(
     told = ""
     if lru is not None and base != BASELINE:
         word = "better" if lru.better else "no better"
-        told = f"; in the part held out it is {word} than lru, {lru.points}"
+        told = f"; in the part held out {best} is {word} than lru, {lru.points}"
     if against is None or gain <= 0:
         return f"none of {tried} settings hits more than the defaults in the first part{told}"
     start = (
         f"of {tried} settings {best} hits most in the first part, {100 * gain:+.2f} points from "
-        f"the defaults; in the part held out {against.points}"
+        f"the defaults there; in the part held out it is {against.points} from them"
     )
     end = "the two are not told apart there: keep the defaults, or tune on more requests"
     if against.better:

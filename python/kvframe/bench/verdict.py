@@ -138,13 +138,13 @@ def _corrected(comparisons: int) -> str:
 def _no_verdict(field: Field) -> tuple[str, int | None]:
     """Why there is nothing to choose from, empty if there is; and the size that says most."""
     if not field.compared:
-        return "lru and opt did not both run at every size", None
+        return "lru did not run at every size", None
     ahead = field.unfinished_ahead()
     if ahead:
         return f"{_and(ahead)} did not run at every size, and led where both ran", None
     at = field.widest
     if not field.hits_anything:
-        return "no policy hits anything, opt neither", at
+        return f"no policy hits anything{', opt neither' if field.bounded else ''}", at
     if len(field.online) == 1:
         return f"lru alone was tried; {_left_to_win(field, at)}", at
     if len(field.finished) == 1:
@@ -292,8 +292,11 @@ def _closed(field: Field, label: str, size: int) -> str:
 
 
 def _left_to_win(field: Field, at: int) -> str:
-    """How far the optimum is ahead of lru."""
-    lru, opt = (f"{field.rate(label, [at]):.2%}" for label in (BASELINE, OPTIMUM))
+    """How far the optimum is ahead of lru; without it, what lru hits."""
+    lru = f"{field.rate(BASELINE, [at]):.2%}"
+    if not field.bounded:
+        return f"lru hits {lru} of the input tokens at {_blocks(at)}"
+    opt = f"{field.rate(OPTIMUM, [at]):.2%}"
     if field.gap(at) <= 0:
         return f"opt hits no more than lru, which hits {lru} of the input tokens at {_blocks(at)}"
     return (

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kvframe.bench.build import debug_warning
+from kvframe.bench.capacity import SHARES, SHIPPED
 from kvframe.bench.executors import EXECUTORS
 from kvframe.bench.job import Job, Request
 from kvframe.bench.metrics import BUILTIN
@@ -137,7 +138,8 @@ def bench(context: click.Context) -> None:
     "BLOCKS|RANGE|SHARE|SIZE",
     Request.capacities,
     "Blocks of the trace; a range of them, 1000:64000:x2 or 1000:4000:+1000; a share of its "
-    "distinct blocks, 5%; or a size such as '40 GiB' together with --model-shape.",
+    "distinct blocks, 5%; or a size such as '40 GiB' together with --model-shape.  [default: of a "
+    f"shipped trace {', '.join(SHIPPED)}; of any other {', '.join(SHARES)}]",
 )
 @_several(
     "--mode",

@@ -53,9 +53,9 @@ def report(
 ) -> None:
     """Write RESULTS into one HTML file.
 
-    RESULTS are directories of `kvframe bench run --out`, JSON of `kvframe bench run`, `serve` or
-    `curve`, and rows of `kvframe bench serve --requests`; - is standard input. Those of several
-    runs are put together.
+    RESULTS are directories of `kvframe bench run --out`, JSON of `kvframe bench run`, `serve`,
+    `experiment` or `curve`, and rows of `kvframe bench serve --requests`; - is standard input.
+    Those of several runs are put together.
     """
     study = _read(results, policies)
     if model_shape is not None:

@@ -15,6 +15,9 @@ from kvframe.bench.tune import Tuned
 from kvframe.bench.tune import tune as run_tune
 from kvframe.cli.reading import read_aloud, reading
 
+SHIPPED, SHARES = ("4000",), ("10%",)
+"""Sizes that are tried where none is asked for."""
+
 
 @click.command(short_help="Try options of a policy, judged on a part held out.")
 @click.argument("policy", metavar="PLUGIN[:OPTION=VALUE,...]")
@@ -31,10 +34,9 @@ from kvframe.cli.reading import read_aloud, reading
     "--capacity",
     "capacities",
     multiple=True,
-    default=("4000",),
-    show_default=True,
     metavar="BLOCKS|RANGE|SHARE",
-    help="As for `kvframe bench run`; of several the mean decides.",
+    help="As for `kvframe bench run`; of several the mean decides.  [default: of a shipped trace "
+    f"{SHIPPED[0]}; of any other {SHARES[0]}]",
 )
 @click.option("--mode", type=click.Choice(MODES), default="engine", show_default=True)
 @click.option(
@@ -73,12 +75,28 @@ def tune(
     source = read_aloud(trace, how)
     block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
     parsed = capacity.parse_blocks(capacities)
+    if not parsed:
+        parsed = capacity.by_default(source.name, SHIPPED, SHARES)
+        for told in capacity.told_shares(source.name, SHARES, distinct):
+            click.echo(f"note: {told}", err=True)
     sizes = list(dict.fromkeys(size.blocks(block_size, distinct) for size in parsed))
     tuned = run_tune(source, policy, given, sizes, mode, fit, quiet=quiet)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(tuned)).decode())
     else:
-        click.echo("\n".join([*aligned(_table(tuned)), "", *tuned.remarks, f"{tuned.sentence}."]))
+        blocks = ", ".join(f"{size:,}" for size in sizes)
+        lines = [f"{source.name}: {mode} mode, {blocks} blocks; token hit rates", ""]
+        lines += [*aligned(_table(tuned)), "", *_parts(tuned), *tuned.remarks]
+        click.echo("\n".join([*lines, f"{tuned.sentence}."]))
+
+
+def _parts(tuned: Tuned) -> list[str]:
+    """Which requests each rate is of."""
+    cut, end = tuned.first_part, tuned.first_part + tuned.held_out
+    return [
+        f"first part: requests 1 to {cut:,}, by which settings are ranked. held out: requests "
+        f"{cut + 1:,} to {end:,}, in the cache that the first part has left; intervals are of them."
+    ]
 
 
 def _table(tuned: Tuned) -> Table:

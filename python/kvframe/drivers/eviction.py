@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kvframe.drivers.asker import Asker, Terms
 from kvframe.errors import AbiError
 from kvframe.native import NativePolicy
-from kvframe.policies.batched import COLUMNS, DEFAULT_WINDOW, BatchedEviction, Candidates
+from kvframe.policies.batched import COLUMNS, DEFAULT_WINDOW, NOTHING, BatchedEviction, Candidates
 from kvframe.policies.columns import wrong_columns
 from kvframe.registry import Loaded
 from kvframe.registry.descriptors import EvictionPolicy
@@ -33,6 +33,7 @@ class EvictionDriver(Asker[BatchedEviction]):
     Attributes:
         policy: The core calls its ``score`` or ``victims`` itself, one call a decision.
         candidates: Makes the candidates that the policy is offered.
+        nothing: What is found where nothing is.
         handled: A bit for each kind of event that a method of the policy handles.
     """
 
@@ -49,7 +50,7 @@ class EvictionDriver(Asker[BatchedEviction]):
             or _wrong_floats(policy.floats)
         )
         self.names_victims = kind.victims is not BatchedEviction.victims
-        self.candidates = Candidates
+        self.candidates, self.nothing = Candidates, NOTHING
         asked = DEFAULT_WINDOW if policy.window is None else policy.window
         self.window = asked if terms.window is None else terms.window
         handled = [number for number, event in enumerate(_EVENTS) if _overrides(kind, event)]

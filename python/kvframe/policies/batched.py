@@ -62,6 +62,8 @@ class Candidates(msgspec.Struct, frozen=True):
             `kvframe.KVCacheManager.expire_until`; 0 before the first, and in a tier.
         found: uint32: the blocks that the admission has found, which are not offered. Empty unless
             the policy overrides `BatchedEviction.on_miss`.
+        capacity: Blocks of the pool (of a tier, its pages), as large as it is now: a pool may be
+            resized.
     """
 
     now: int
@@ -69,6 +71,7 @@ class Candidates(msgspec.Struct, frozen=True):
     columns: Columns
     time: int = 0
     found: npt.NDArray[np.uint32] = NOTHING
+    capacity: int = 0
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         try:

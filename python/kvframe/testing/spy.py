@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -112,7 +113,7 @@ class _Spy:
     def _ask(self, verb: str, offer: Candidates, out: Array, *n: int) -> None:
         shown = {name: self._shown(name, offer) for name in self._columns}
         columns = {name: array.copy() for name, array in shown.items()}
-        mine = Candidates(offer.now, offer.block_size, columns, offer.time, offer.found)
+        mine = msgspec.structs.replace(offer, columns=columns)
         shape, dtype = out.shape, out.dtype
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -150,6 +150,13 @@ impl Trace {
         columns_of(py, &self.inner)
     }
 
+    /// The session of each request (int64) as its prompt tells it, the index of its first request: a prompt that
+    /// begins with all full blocks of an earlier one, two at least, goes on with it.
+    fn sessions_by_prompts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let told = py.detach(|| self.inner.sessions_by_prompts());
+        PyArray1::from_iter(py, told.into_iter().map(i64::from))
+    }
+
     /// The requests at these indices, which ascend.
     fn subset(&self, py: Python<'_>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
         let have = self.inner.requests.len();

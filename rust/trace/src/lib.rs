@@ -33,6 +33,7 @@ pub mod replay;
 mod row;
 mod session;
 mod time;
+mod turns;
 mod write;
 
 pub use by_time::ByTime;

@@ -103,10 +103,8 @@ FAMILIES = {
         "Hit rate",
         "Hit rate by cache size",
         "The share of prompt tokens that the cache saves, over the whole trace. A shade is "
-        "what other draws of as many sessions would have given (95 %), or of requests where the "
-        "trace names no sessions: then it is too narrow where they belong together. Policies move "
-        "together in these draws: what lies apart is told by the comparison below, not by the "
-        "shades.",
+        "what other draws of as many sessions would have given (95 %). Policies move together in "
+        "these draws: what lies apart is told by the comparison below, not by the shades.",
     ),
     "curves": Family(
         "Curves",

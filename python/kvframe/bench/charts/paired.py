@@ -78,10 +78,8 @@ def paired(traffic: Traffic) -> Paired:
         rates = [[value or 0.0 for value in traffic.line(name)] for name in names]
         return Paired(policies=names, sizes=sizes, rates=rates)
     first = int(traffic.warm_up * count)
-    counted = RequestFacts(
-        facts.input_tokens[first:], facts.session[first:], facts.timestamp_ms[first:]
-    )
-    whole = max(int(counted.input_tokens.sum(dtype=np.int64)), 1)
+    tokens, session = facts.input_tokens[first:], facts.together[first:]
+    whole = max(int(tokens.sum(dtype=np.int64)), 1)
     found, drawn = [], []
     for at in range(len(sizes)):
         hits = [
@@ -93,7 +91,7 @@ def paired(traffic: Traffic) -> Paired:
         shape = len(names), len(traffic.seeds)
         share = np.array([hit.sum(dtype=np.int64) for hit in hits]).reshape(shape) / whole
         # The same draws at each size.
-        again = drawn_rates(hits, counted.input_tokens, counted.session)
+        again = drawn_rates(hits, tokens, session)
         mean, spread = over_seeds(share[:, None, :], again.reshape(-1, len(names), 1, shape[1]))
         found.append(mean[:, 0])
         drawn.append(spread[:, :, 0])
@@ -108,7 +106,7 @@ def paired(traffic: Traffic) -> Paired:
         high=_rounded(high),
         errors=_rounded(errors, 7),
         reach=reach,
-        doubt=_doubt(traffic, counted, len(names), first),
+        doubt=_doubt(traffic, facts, len(names), first),
     )
 
 
@@ -141,7 +139,7 @@ def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str
     warm = f"; the first {first:,} requests do not count" if first else ""
     of = f"corrected for all {made:,} differences" if made > 1 else "the only difference"
     return (
-        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(facts.session)}{seeds}, "
+        f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(facts, first)}{seeds}, "
         f"{of} of {count} policies at {where}{warm}"
     )
 

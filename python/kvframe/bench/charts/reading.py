@@ -32,8 +32,8 @@ from kvframe.errors import ConfigError
 from kvframe.files import RESULT_BYTES, read_stream
 
 WHAT = (
-    "a directory of `kvframe bench run --out`, JSON of `kvframe bench run`, `serve` or `curve`, or "
-    "rows of `kvframe bench serve --requests`"
+    "a directory of `kvframe bench run --out`, JSON of `kvframe bench run`, `serve`, `experiment` "
+    "or `curve`, or rows of `kvframe bench serve --requests`"
 )
 
 

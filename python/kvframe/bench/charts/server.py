@@ -90,11 +90,15 @@ def _server(trace: str, capacity: int) -> dict[str, str]:
 
 
 def _said(gathered: Gathered, trace: str, capacity: int) -> list[str]:
-    """The sentences of a trace and capacity, which begin as `bench.server.verdict` has it."""
+    """The sentences of a trace and capacity, which begin as `bench.server.verdict` has it; and
+    those between the variants of its experiment.
+    """
+    own, experiment = f"{trace}, load ", trace.partition("/")[0]
     return [
         text
         for text in gathered.sentences
-        if text.startswith(f"{trace}, load ") and f", {capacity} blocks: " in text
+        if (text.startswith(own) and f", {capacity} blocks: " in text)
+        or (text.startswith((f"{experiment}, ", f"{experiment}: ")) and " variants" in text)
     ]
 
 

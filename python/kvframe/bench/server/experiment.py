@@ -6,14 +6,16 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table, filled
 from kvframe.bench.server.cells import ServerCell, ServerPlan, Simulated, simulate
+from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.job import ServerJob
+from kvframe.bench.server.report import ExperimentResult, ServerResult
 from kvframe.bench.server.request import ServerRequest
 from kvframe.bench.server.summary import short
 from kvframe.bench.server.variants import Tried, sentence
@@ -156,7 +158,19 @@ def _value(default: object, hint: Any, value: object, where: str) -> object:
         raise ConfigError(f"{where} = {toml(value)}: {rule(hint, value)}") from None
 
 
-def run_experiment(path: Path) -> str:
+class Ran(NamedTuple):
+    """What came of an experiment.
+
+    Attributes:
+        text: For people.
+        result: For programs.
+    """
+
+    text: str
+    result: ExperimentResult
+
+
+def run_experiment(path: Path) -> Ran:
     """A table with a row for each variant and policy, and the verdicts.
 
     The table is of the first draw of the traffic; the verdict between variants is over all.
@@ -171,15 +185,14 @@ def run_experiment(path: Path) -> str:
     remarks: dict[str, list[str]] = {}
     variants, draws = read_experiment(path)
     rows: dict[str, list[Tried]] = {}
+    results: dict[str, ServerResult] = {}
     for variant in variants:
         job = _job(path, variant, 0)
         done = job.run()
-        result = job.result(done)
+        result = results[variant.name] = _named(job.result(done), path, variant)
         shown = {plan: one.cell for plan, one in done.items() if plan.time_factor == 1.0}
         table.rows += [_row(variant.name, cell) for cell in shown.values()]
-        # Drawn traffic has the variant's name already.
-        whose = f"{path.stem}/{variant.name}: " if variant.workload is None else ""
-        said += [f"{whose}{line}" for line in (*result.verdicts, *result.tier_verdicts)]
+        said += [*result.verdicts, *result.tier_verdicts]
         for remark in result.remarks:
             remarks.setdefault(remark, []).append(variant.name)
         standing = _standing(shown)
@@ -194,9 +207,59 @@ def run_experiment(path: Path) -> str:
             Tried(_told(cells[0]), cells, _at_other_times(place, done), place in bounds)
             for place, cells in tried.items()
         ]
-    said += _between(path.stem, variants, rows)
-    said += ["", *_of_whom(remarks, len(variants))]
-    return "\n".join([table.title, *aligned(filled(table)), "", *said])
+    last = _between(path.stem, variants, rows)
+    told = _of_whom(remarks, len(variants))
+    text = "\n".join([table.title, *aligned(filled(table)), "", *said, *last, "", *told])
+    drawn_times = draws if _is_drawn_again(variants, draws) else 1
+    return Ran(text, _together(path.stem, results, last, told, drawn_times))
+
+
+_Part = TypeVar("_Part", ServerCell, PartCell)
+
+
+def _named(result: ServerResult, path: Path, variant: Variant) -> ServerResult:
+    """The same, with the variant's name before those of its traces."""
+    if variant.workload is not None:  # Drawn traffic has it already.
+        return result
+    whose = f"{path.stem}/{variant.name}: "
+
+    def own(parts: Sequence[_Part]) -> list[_Part]:
+        return [msgspec.structs.replace(one, trace=f"{whose}{one.trace}") for one in parts]
+
+    return msgspec.structs.replace(
+        result,
+        cells=own(result.cells),
+        by_replica=own(result.by_replica),
+        by_class=own(result.by_class),
+        verdicts=[f"{whose}{line}" for line in result.verdicts],
+        tier_verdicts=[f"{whose}{line}" for line in result.tier_verdicts],
+    )
+
+
+def _together(
+    name: str,
+    results: Mapping[str, ServerResult],
+    last: Sequence[str],
+    remarks: list[str],
+    draws: int,
+) -> ExperimentResult:
+    """The results of all variants in one."""
+    every = list(results.values())
+    shapes = {one.model_shape for one in every}
+    sizes = {one.token_bytes for one in every}
+    return ExperimentResult(
+        experiment=name,
+        variants=[variant for variant, one in results.items() for _ in one.cells],
+        draws=draws,
+        cells=[cell for one in every for cell in one.cells],
+        by_replica=[part for one in every for part in one.by_replica],
+        by_class=[part for one in every for part in one.by_class],
+        model_shape=shapes.pop() if len(shapes) == 1 else "",
+        token_bytes=sizes.pop() if len(sizes) == 1 else None,
+        verdicts=[*(said for one in every for said in one.verdicts), *last],
+        tier_verdicts=[said for one in every for said in one.tier_verdicts],
+        remarks=remarks,
+    )
 
 
 def _of_whom(remarks: Mapping[str, Sequence[str]], variants: int) -> list[str]:

@@ -97,6 +97,22 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     remarks: list[str] = []
 
 
+class ExperimentResult(ServerResult, frozen=True, kw_only=True):
+    """What ``--format json`` has of an experiment: ``cells`` and sentences of all its variants. The
+    name of each trace begins with the variant's; the last verdicts are those between variants.
+
+    Attributes:
+        experiment: Its name.
+        variants: The variant of each cell, in the order of ``cells``.
+        draws: How often its traffic was drawn for the verdict between variants; cells are of the
+            first draw.
+    """
+
+    experiment: str
+    variants: list[str]
+    draws: int
+
+
 def verdicts(cells: Cells) -> list[str]:
     """A sentence for each trace, capacity, load and fleet, and one for each choice of a routing."""
     return [*(sentence(group) for group in _by_load(cells)), *routing.sentences(cells)]

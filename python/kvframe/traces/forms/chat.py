@@ -32,6 +32,8 @@ BLOCK_SIZE = 16
 _ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
 _MARKS = {"max_tokens", "max_completion_tokens", "temperature", "stream", "usage", "response"}
 _COUNTS = {"completion_tokens", "output_tokens", "prompt_tokens", "input_tokens"}
+TENANT = ("tenant", "tenant_id", "user", "user_id")
+"""What logs call whose request it is, wherever in a record it stands."""
 _LISTS = ("conversations", "conversation", "messages")
 
 
@@ -50,7 +52,13 @@ class Prompt:
         self.tokens = np.concatenate([self.tokens, more])
         return len(more)
 
-    def row(self, timestamp: float, output: int, session: int | str | None) -> Row:
+    def row(
+        self,
+        timestamp: float,
+        output: int,
+        session: int | str | None,
+        tenant: str | None = None,
+    ) -> Row:
         """The row of a request with all that was added."""
         return Row(
             timestamp=timestamp,
@@ -59,6 +67,7 @@ class Prompt:
             hash_ids=token_blocks(self.tokens, self._size),
             block_size=self._size,
             session_id=session,
+            type=tenant,
         )
 
 
@@ -131,7 +140,7 @@ class OpenAI(TraceReader):
                 given.remark(NO_TIMES)
                 given.unread_times(record)
             last = last + 1_000 if time is None else millis(time, given.time_unit or "s", key)
-            yield number, _request(body, record, given, last, _session(record, body))
+            yield number, _request(body, record, given, last)
 
 
 class Gateway(OpenAI):
@@ -215,7 +224,6 @@ def _request(
     record: dict[str, Any],
     given: Given,
     timestamp: float,
-    session: int | str | None,
 ) -> Row:
     """The row of one request; its own last answer, if it is there, is no part of the prompt."""
     prompt = Prompt(given)
@@ -238,7 +246,8 @@ def _request(
         output = first_of(record, ("completion_tokens", "output_tokens"))
     if output is None:
         output = first_of(body, ("max_tokens", "max_completion_tokens"))
-    return prompt.row(timestamp, count(output or 0, "completion_tokens"), session)
+    answered = count(output or 0, "completion_tokens")
+    return prompt.row(timestamp, answered, _named(record, body, SESSION), _tenant(record, body))
 
 
 def _message(message: Any) -> tuple[str, str]:
@@ -262,11 +271,18 @@ def _body(record: dict[str, Any]) -> dict[str, Any]:
     return inside if isinstance(inside, dict) else record
 
 
-def _session(record: dict[str, Any], body: dict[str, Any]) -> int | str | None:
-    """The session that a record names, or its request; in the metadata of either too."""
+def _named(record: dict[str, Any], body: dict[str, Any], keys: Sequence[str]) -> Any:
+    """What a record says under one of the keys, or its request; in the metadata of either too."""
     places = [record, record.get("metadata"), body, body.get("metadata")]
-    found = (first_of(place, SESSION) for place in places if isinstance(place, dict))
+    found = (first_of(place, keys) for place in places if isinstance(place, dict))
     return next((name for name in found if name is not None), None)
+
+
+def _tenant(record: dict[str, Any], body: dict[str, Any]) -> str | None:
+    """The tenant, or else the user, as text; an object names none."""
+    named = (_named(record, body, (key,)) for key in TENANT)
+    found = next((name for name in named if isinstance(name, int | str)), None)
+    return None if found is None else str(found)
 
 
 def _is_request(record: dict[str, Any]) -> bool:

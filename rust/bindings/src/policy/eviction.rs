@@ -91,6 +91,8 @@ pub struct PyEviction {
     policy: Py<PyAny>,
     /// Makes what it is offered.
     candidates: Py<PyAny>,
+    /// What an operation has found that has found nothing.
+    nothing: Py<PyAny>,
     block_size: u32,
     names_victims: bool,
     heard: Subscriptions,
@@ -110,6 +112,7 @@ impl PyEviction {
         Ok(Self {
             policy: driver.getattr("policy")?.unbind(),
             candidates: driver.getattr("candidates")?.unbind(),
+            nothing: driver.getattr("nothing")?.unbind(),
             block_size: driver.getattr("block_size")?.extract()?,
             heard: Subscriptions {
                 events: driver.getattr("wants_events")?.extract()?,
@@ -130,7 +133,8 @@ impl PyEviction {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.asker.traverse(visit)?;
         visit.call(&self.policy)?;
-        visit.call(&self.candidates)
+        visit.call(&self.candidates)?;
+        visit.call(&self.nothing)
     }
 
     pub fn window(&self) -> usize {
@@ -246,12 +250,11 @@ impl PyEviction {
         let column = |kind: Column, array: &mut _| kind.of(py, &decision.offer, self.floats, array);
         let columns = self.asker.columns(py, arrays, column)?;
         let (now, size, time) = (decision.now, self.block_size, decision.time);
-        let candidates = self.candidates.bind(py);
-        if decision.found.is_empty() {
-            return call(candidates, (now, size, columns, time));
-        }
-        let found = frozen(py, decision.found.clone())?;
-        call(candidates, (now, size, columns, time, found))
+        let found = match decision.found.as_slice() {
+            [] => self.nothing.bind(py).clone(),
+            found => frozen(py, found.to_vec())?,
+        };
+        call(self.candidates.bind(py), (now, size, columns, time, found, decision.capacity))
     }
 }
 

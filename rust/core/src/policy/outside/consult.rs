@@ -16,6 +16,8 @@ pub struct Decision {
     pub now: u64,
     /// The engine's clock; 0 where there is none.
     pub time: u64,
+    /// Blocks of the pool, as large as it is now, that a request can ever have.
+    pub capacity: u32,
     /// What may be chosen.
     pub offer: Candidates,
     /// What the operation has found, and does not offer.
@@ -66,7 +68,8 @@ pub trait Consult {
         self.candidates(decision.n, window, &mut decision.offer);
         decision.journal = self.take_journal();
         decision.found = self.found();
-        decision.now = self.consulted().1.now;
+        let (_, view) = self.consulted();
+        (decision.now, decision.capacity) = (view.now, view.pool.usable());
         decision.time = self.external().map_or(0, |external| external.time());
     }
 
