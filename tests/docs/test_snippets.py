@@ -225,7 +225,9 @@ def test_the_first_command_ends_with_the_answer() -> None:
     text = " ".join(done.stdout.split())
     assert "asked which policy would have served conversation best? 12,031 requests" in text
     assert re.search(r"answer mq is better than lru by \S+ \[\S+ \S+\] points on the mean", text)
-    assert "doubt 95% intervals by 2,000 paired resamplings of 8,056 sessions, told by prompts" in text
+    assert (
+        "doubt 95% intervals by 2,000 paired resamplings of 8,056 sessions, told by prompts" in text
+    )
     table = [line.split() for line in lines]
     sizes = ["1,000", "2,000", "4,000", "8,000", "16,000", "32,000"]
     head = table.index(["token", "hit,", "%", *sizes])
