@@ -353,7 +353,8 @@ impl Manager {
             self.copy_block(seq, group, at)?;
         }
         let mut tables = std::mem::take(&mut self.sequences.get_mut(seq)?.tables);
-        for row in rows {
+        for row in rows.clone() {
+            self.store.approach(row - rows.start, rows.end - row, tables.len());
             if self.store.policy().wants_misses() {
                 self.with_missed(seq, |kv, keys| kv.announce(keys, row));
             }

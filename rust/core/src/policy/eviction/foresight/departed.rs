@@ -92,6 +92,14 @@ impl Departures {
         Departure::of_word(before[WAYS - 1])
     }
 
+    /// The word of the set of a key that the next one in it is written over or before.
+    #[inline]
+    pub fn newest(&self, mixed: u64) -> Option<u64> {
+        let at = self.place(mixed);
+        let piece = self.pieces.get(at / SETS)?.as_ref()?;
+        Some(piece[at % SETS].0[0])
+    }
+
     /// What is remembered under a key, which is forgotten now.
     #[inline]
     pub fn take(&mut self, mixed: u64) -> Option<Departure> {
@@ -150,6 +158,20 @@ mod tests {
             assert_eq!(departed.take(key(x)), None);
         }
         assert_eq!(departed.len(), 0);
+    }
+
+    #[test]
+    fn only_what_is_written_has_memory() {
+        let mut departed = Departures::default();
+        departed.reserve(1 << 16);
+        let pieces =
+            |departed: &Departures| departed.pieces.iter().filter(|piece| piece.is_some()).count();
+        assert_eq!((departed.take(key(1)), departed.newest(key(1))), (None, None));
+        assert_eq!((pieces(&departed), departed.pieces.len()), (0, 128));
+        let history = History::new(1, 1, 10);
+        departed.add(key(1), history);
+        assert_eq!(departed.newest(key(1)), Some(Departure::new(key(1), history).0));
+        assert_eq!(pieces(&departed), 1);
     }
 
     #[test]
