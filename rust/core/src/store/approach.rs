@@ -10,16 +10,16 @@ use super::Store;
 
 /// In pools of fewer blocks, all of it stays in the caches.
 const LARGE: u32 = 1 << 15;
-/// Rows of blocks that are read ahead at a time: few enough to stay in the first cache until they are evicted.
-const AHEAD: u32 = 64;
+/// Blocks that are read ahead at the most: few enough to be in the second cache until they are evicted.
+const AHEAD: u32 = 1_024;
 
 impl Store {
-    /// An operation has obtained `done` rows of a block in each of `groups`, and is about to obtain `left` more.
+    /// An operation is about to obtain `n` blocks.
     #[inline]
-    pub(crate) fn approach(&mut self, done: u32, left: u32, groups: usize) {
-        if done.is_multiple_of(AHEAD) && self.pool.created() >= LARGE {
-            let blocks = left.min(AHEAD) as usize * groups;
-            self.read_ahead(blocks.saturating_sub(self.pool.free() as usize));
+    pub(crate) fn approach(&mut self, n: u32) {
+        let victims = n.min(AHEAD).saturating_sub(self.pool.free());
+        if victims > 1 && self.pool.created() >= LARGE {
+            self.read_ahead(victims as usize);
         }
     }
 

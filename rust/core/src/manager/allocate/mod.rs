@@ -309,9 +309,8 @@ impl Manager {
     ) -> u32 {
         let wants_missed = request.write_cache && self.store.policy().wants_misses();
         let end = self.blocks_for(counted.until);
-        let first = rows;
+        self.store.approach(end.saturating_sub(rows).saturating_mul(tables.len() as u32));
         while rows < end {
-            self.store.approach(rows - first, end - rows, tables.len());
             let row = self.row_blocks(tables, rows);
             if self.store.available(request.tenant) < row.saturating_add(counted.leave) {
                 break;

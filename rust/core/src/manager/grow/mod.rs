@@ -347,14 +347,14 @@ impl Manager {
                 self.with_missed(seq, |kv, keys| kv.announce_all(keys, rows.start, n));
             }
             room?;
+            self.store.approach(needed);
         }
         self.store.tick();
         for (group, at) in copies {
             self.copy_block(seq, group, at)?;
         }
         let mut tables = std::mem::take(&mut self.sequences.get_mut(seq)?.tables);
-        for row in rows.clone() {
-            self.store.approach(row - rows.start, rows.end - row, tables.len());
+        for row in rows {
             if self.store.policy().wants_misses() {
                 self.with_missed(seq, |kv, keys| kv.announce(keys, row));
             }
