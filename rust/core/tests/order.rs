@@ -348,3 +348,35 @@ fn whatever_the_policy_the_lowest_priority_dies() {
         assert!(evictions > 500, "{policy}: {evictions}");
     }
 }
+
+/// Pools from 32,768 blocks on read what is evicted next ahead of it.
+#[test]
+fn a_large_pool_evicts_the_oldest_prefix_first_and_each_from_its_end() {
+    const ROWS: u32 = 150;
+    for policy in ["lru", "foresight"] {
+        let blocks = (1 << 15) + ROWS / 2;
+        let mut m = build(Options { blocks, block_size: SIZE, ..Options::default() }, policy);
+        let mut prompts = (0..).map(|prompt: u32| -> Vec<u32> {
+            (0..ROWS * SIZE).map(|token| prompt << 10 | token).collect()
+        });
+        let mut expected = Vec::new();
+        while m.pool().free() >= ROWS {
+            let seq = common::run(&mut m, &prompts.next().expect("endless"));
+            expected.extend(common::table(&m, seq).iter().rev());
+            m.release(seq).expect("live");
+        }
+        m.take_events();
+        for prompt in prompts.take(4) {
+            common::serve(&mut m, &prompt);
+        }
+        let events = m.take_events();
+        let evicted: Vec<BlockId> = events
+            .iter()
+            .filter(|event| event.kind == Kind::Evict)
+            .map(|event| event.block)
+            .collect();
+        assert!(evicted.len() > 3 * ROWS as usize, "{} {policy}", evicted.len());
+        assert_eq!(evicted, expected[..evicted.len()], "{policy}");
+        m.check_integrity().expect("whole");
+    }
+}

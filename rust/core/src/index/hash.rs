@@ -161,6 +161,12 @@ impl HashIndex {
         found
     }
 
+    /// Whether `block` is what is found under its key.
+    #[inline]
+    pub fn holds(&self, pool: &Pool, block: BlockId) -> bool {
+        self.table.holds(pool.key(block), block)
+    }
+
     /// Takes `block` out. False if it was not there.
     #[inline]
     pub fn remove(&mut self, pool: &Pool, block: BlockId) -> bool {

@@ -115,6 +115,15 @@ impl Index {
         }
     }
 
+    /// Whether `block` is what is found under its key. A tree of tokens is not asked.
+    #[inline]
+    pub fn holds(&self, pool: &Pool, block: BlockId) -> bool {
+        match self {
+            Self::Hash(hash) => hash.holds(pool, block),
+            Self::Radix(_) => false,
+        }
+    }
+
     /// The block under `key`. A tree of tokens knows none.
     #[inline]
     pub fn find(&self, pool: &Pool, key: Key, proof: Option<Proof<'_>>) -> KeyMatch {

@@ -110,6 +110,15 @@ impl Table {
         }
     }
 
+    /// Whether `block`, which has the `key`, is there.
+    #[inline]
+    pub fn holds(&self, key: Key, block: BlockId) -> bool {
+        match self {
+            Self::Hashed(table) => table.find(key.mixed(), |&b| b == block).is_some(),
+            Self::Numbered(column) => column.find(key) == Some(block),
+        }
+    }
+
     /// Takes `block`, which has the `key`, out. False if it was not there.
     #[inline]
     pub fn remove(&mut self, key: Key, block: BlockId) -> bool {
@@ -200,6 +209,10 @@ mod tests {
             for number in 0..=count {
                 let [hashed, numbered] = &tables;
                 assert_eq!(hashed.find(&pool, key(number)), numbered.find(&pool, key(number)));
+            }
+            for table in &tables {
+                let is_found = table.find(&pool, pool.key(block)) == Some(block);
+                assert_eq!(table.holds(pool.key(block), block), is_found);
             }
             let found = tables.each_ref().map(|table| {
                 let mut blocks: Vec<BlockId> = table.blocks().collect();

@@ -160,6 +160,10 @@ pub trait Eviction: Consulted + Send {
         None
     }
 
+    /// Adds up to `n` blocks that are likely to be evicted next to `blocks`, and reads what it will ask of itself
+    /// then: in a large pool, that has to come from memory. It decides nothing.
+    fn upcoming(&self, _n: usize, _view: View<'_>, _blocks: &mut Vec<BlockId>) {}
+
     /// The first `most` cached blocks in the present order of eviction, as far as it is settled: for callers who
     /// copy what is about to be evicted, for tests, and for those who look.
     fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId>;

@@ -9,6 +9,7 @@
 //! | `publish` | computed blocks become findable |
 //! | `owners` | owners come and leave |
 //! | `loans` | blocks that callers track themselves |
+//! | `approach` | what evictions will read, read ahead of them |
 //! | `tenants` | what each tenant can have, and which of them loses blocks |
 //! | `size` | a pool that grows or shrinks |
 //! | `forget` | blocks that are not to be found any more |
@@ -17,6 +18,7 @@
 //! | `note` | entries of the ordered log |
 //! | `check` | all of this, checked from scratch |
 
+mod approach;
 mod check;
 mod forget;
 mod loans;

@@ -309,6 +309,7 @@ impl Manager {
     ) -> u32 {
         let wants_missed = request.write_cache && self.store.policy().wants_misses();
         let end = self.blocks_for(counted.until);
+        self.store.approach(end.saturating_sub(rows).saturating_mul(tables.len() as u32));
         while rows < end {
             let row = self.row_blocks(tables, rows);
             if self.store.available(request.tenant) < row.saturating_add(counted.leave) {

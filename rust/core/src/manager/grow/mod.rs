@@ -347,6 +347,7 @@ impl Manager {
                 self.with_missed(seq, |kv, keys| kv.announce_all(keys, rows.start, n));
             }
             room?;
+            self.store.approach(needed);
         }
         self.store.tick();
         for (group, at) in copies {

@@ -237,6 +237,10 @@ impl Eviction for Lru {
         self.first(view.pool)
     }
 
+    fn upcoming(&self, n: usize, _: View<'_>, blocks: &mut Vec<BlockId>) {
+        blocks.extend(self.iter().take(n));
+    }
+
     fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
         match &self.buckets {
             None => self.leaves_first(view.pool, most),

@@ -30,56 +30,49 @@ impl Departure {
 
 /// Words of a set: one cache line of 64 bytes.
 const WAYS: usize = 8;
+/// Sets of a piece: one page of 4 KiB.
+const SETS: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Set([u64; WAYS]);
+
+type Piece = [Set; SETS];
 
 /// A table of fixed size. The entries of a set stand in a row, the latest first, and words without an entry
 /// before and behind them; of a full set, the entry that came first is forgotten. Every question is one
-/// cache line, and nothing is allocated after the first block has gone. An empty table is all
-/// zeros, which the system hands out page by page as they are written: its size costs the first
-/// block nothing.
-#[derive(Debug, Default)]
+/// cache line. The table is made piece by piece as they are written, so that its size costs the first
+/// block nothing: zeroing, or even mapping, all of it at once takes milliseconds.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Departures {
-    words: Vec<u64>,
-    /// Where the last set begins, if the first begins at 0.
+    pieces: Vec<Option<Box<Piece>>>,
+    /// The last set.
     last: usize,
-    /// The first word that begins a cache line.
-    first: usize,
 }
 
-impl Clone for Departures {
-    fn clone(&self) -> Self {
-        let mut clone = Self::default();
-        if self.is_reserved() {
-            let all = self.last + WAYS;
-            clone.reserve(all);
-            let (from, to) = (self.first, clone.first);
-            clone.words[to..to + all].copy_from_slice(&self.words[from..from + all]);
-        }
-        clone
-    }
+#[cold]
+#[inline(never)]
+fn empty_piece() -> Box<Piece> {
+    Box::new([Set([0; WAYS]); SETS])
 }
 
 impl Departures {
     /// Room for about `blocks`, a power of two of sets. Empties the table.
     pub fn reserve(&mut self, blocks: usize) {
         let sets = (blocks / WAYS).max(1).next_power_of_two();
-        self.last = (sets - 1) * WAYS;
-        self.words = vec![0; (sets + 1) * WAYS];
-        self.first = self.words.as_ptr().align_offset(WAYS * size_of::<u64>()).min(WAYS - 1);
+        self.last = sets - 1;
+        self.pieces = vec![None; sets.div_ceil(SETS)];
     }
 
     #[inline]
     pub fn is_reserved(&self) -> bool {
-        !self.words.is_empty()
+        !self.pieces.is_empty()
     }
 
-    /// Where the set of a key begins.
+    /// The set of a key.
     #[inline]
     fn place(&self, mixed: u64) -> usize {
-        self.first + ((mixed >> (32 - WAYS.ilog2())) as usize & self.last)
-    }
-
-    fn set(&mut self, at: usize) -> &mut [u64; WAYS] {
-        self.words[at..].first_chunk_mut().expect("a set is whole")
+        (mixed >> 32) as usize & self.last
     }
 
     /// Remembers a block that is not remembered; returns the one that is forgotten for it. `mixed` is
@@ -87,7 +80,8 @@ impl Departures {
     #[inline]
     pub fn add(&mut self, mixed: u64, history: History) -> Option<Departure> {
         let (at, Departure(new)) = (self.place(mixed), Departure::new(mixed, history));
-        let set = self.set(at);
+        let piece = self.pieces[at / SETS].get_or_insert_with(empty_piece);
+        let Set(set) = &mut piece[at % SETS];
         if set[0] == 0 {
             let first = set.iter().position(|&word| word > 0).unwrap_or(1);
             set[first - 1] = new;
@@ -98,14 +92,20 @@ impl Departures {
         Departure::of_word(before[WAYS - 1])
     }
 
+    /// The word of the set of a key that the next one in it is written over or before.
+    #[inline]
+    pub fn newest(&self, mixed: u64) -> Option<u64> {
+        let at = self.place(mixed);
+        let piece = self.pieces.get(at / SETS)?.as_ref()?;
+        Some(piece[at % SETS].0[0])
+    }
+
     /// What is remembered under a key, which is forgotten now.
     #[inline]
     pub fn take(&mut self, mixed: u64) -> Option<Departure> {
-        if !self.is_reserved() {
-            return None;
-        }
         let (at, tag) = (self.place(mixed), mixed << TAG);
-        let set = self.set(at);
+        let piece = self.pieces.get_mut(at / SETS)?.as_mut()?;
+        let Set(set) = &mut piece[at % SETS];
         let is_own = |word: u64| (word ^ tag).wrapping_sub(1) < (1 << TAG) - 1;
         // Those that came after it move up on the way to it.
         let mut later = 0;
@@ -124,7 +124,8 @@ impl Departures {
     /// All that are remembered.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
-        self.words.iter().filter(|&&word| word > 0).count() as u64
+        let words = self.pieces.iter().flatten().flat_map(|piece| &**piece).flat_map(|set| &set.0);
+        words.filter(|&&word| word > 0).count() as u64
     }
 }
 
@@ -157,6 +158,20 @@ mod tests {
             assert_eq!(departed.take(key(x)), None);
         }
         assert_eq!(departed.len(), 0);
+    }
+
+    #[test]
+    fn only_what_is_written_has_memory() {
+        let mut departed = Departures::default();
+        departed.reserve(1 << 16);
+        let pieces =
+            |departed: &Departures| departed.pieces.iter().filter(|piece| piece.is_some()).count();
+        assert_eq!((departed.take(key(1)), departed.newest(key(1))), (None, None));
+        assert_eq!((pieces(&departed), departed.pieces.len()), (0, 128));
+        let history = History::new(1, 1, 10);
+        departed.add(key(1), history);
+        assert_eq!(departed.newest(key(1)), Some(Departure::new(key(1), history).0));
+        assert_eq!(pieces(&departed), 1);
     }
 
     #[test]

@@ -94,6 +94,11 @@ impl Firsts {
         alike & !self.fresh
     }
 
+    /// The class that the last victim was of.
+    pub fn last(&self) -> usize {
+        self.class
+    }
+
     /// Whether a class was looked up in this operation.
     #[inline]
     pub fn is_fresh(&self, class: usize) -> bool {

@@ -472,6 +472,11 @@ impl Lists {
         })
     }
 
+    /// The list of a class of the lowest priority.
+    pub fn from(&self, class: usize) -> impl Iterator<Item = BlockId> + '_ {
+        self.row(self.front(0, class).unwrap_or(NIL))
+    }
+
     fn row(&self, first: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let known = |block: BlockId| (block != NIL).then_some(block);
         std::iter::successors(known(first), move |&block| known(self.columns[block as usize].after))

@@ -33,6 +33,8 @@ mod lists;
 mod rival;
 mod tuning;
 
+use std::hint::black_box;
+
 use crate::policy::{Access, Consulted, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool};
 use chains::Chains;
@@ -569,6 +571,13 @@ impl Eviction for Foresight {
 
     fn next(&self, view: View<'_>) -> Option<BlockId> {
         self.lists.any(&self.chains, view.pool)
+    }
+
+    fn upcoming(&self, n: usize, view: View<'_>, blocks: &mut Vec<BlockId>) {
+        blocks.extend(self.lists.from(self.firsts.last()).take(n));
+        for &block in &*blocks {
+            black_box(self.departed.newest(view.pool.key(block).mixed()));
+        }
     }
 
     fn order(&self, view: View<'_>, most: usize) -> Vec<BlockId> {
