@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -51,9 +52,16 @@ def resolved() -> Resolved:
 
 
 class Rig(World):
-    """An engine that serves `TEXTS`; whatever fails, it goes on."""
+    """An engine that serves `TEXTS`; whatever fails, it goes on.
+
+    Attributes:
+        alive: Those whose memory has not been given back.
+    """
+
+    alive: ClassVar[WeakSet[Rig]] = WeakSet()
 
     def __init__(self, faults: Faults) -> None:
+        self.alive.add(self)
         self.block, self.version, self.read, self.now, self.groups = 4, "w1", 0, 0, 1
         self.faults, self.running, self.swapped = faults, {}, list[tuple[Swapped, int]]()
         self.public: list[int] = []

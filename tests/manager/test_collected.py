@@ -12,7 +12,9 @@ import pytest
 from kvframe import Config, EvictionConfig, Resolved, SlotCache
 from kvframe.flat import TierPolicy
 from kvframe.policies import BatchedEviction, BatchedPrefix
+from kvframe.tiers.tier_index import TierIndex
 
+from ..tiers.helpers import MODEL, host
 from .gates import UsedTwice, gated, gates
 from .helpers import cached, manager, registry
 from .matchers import matched
@@ -67,6 +69,12 @@ def in_tier(policy: Holds) -> object:
     return tier
 
 
+def in_pages(policy: Holds) -> object:
+    tier = host(2, eviction=EvictionConfig(policy="holds"))
+    known = registry("holds", lambda _: policy)
+    return TierIndex(Config(model=MODEL, tiers=[tier]).resolve(known).tiers[0], 4, 1)
+
+
 def admitting(policy: Gate) -> object:
     kv = gated("holds", known=gates("holds", lambda _: policy))
     cached(kv, [1] * 9)
@@ -84,6 +92,7 @@ PLACES: dict[str, tuple[type, Callable[[Any], object]]] = {
     "eviction by a budget": (Holds, lambda policy: evicting(policy, 1000.0)),
     "slots": (Holds, in_slots),
     "a tier": (Holds, in_tier),
+    "a tier of pages": (Holds, in_pages),
     "admission": (Gate, admitting),
     "prefix matching": (HoldsToo, matching),
 }

@@ -6,6 +6,7 @@ use kvframe_core::tenants::Account;
 use kvframe_core::tier::{StoreResult, TierLimits, TierPages as Core};
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::{keys, tokens};
@@ -325,6 +326,10 @@ impl TierPages {
         }
         out.set_item("policy_failures", self.core.outside().failures())?;
         Ok(out)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.core.traverse(&visit)
     }
 
     /// Recounts the state.
