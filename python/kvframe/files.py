@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from typing import BinaryIO
 
@@ -14,6 +15,9 @@ RESULT_BYTES = 1 << 28
 
 TRACE_BYTES = 1 << 32
 """The largest trace, as it lies in its file."""
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""What a mode gives to others than the owner."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -31,16 +35,17 @@ class FileError(OSError):
         super().__init__(0, reason, str(name))
 
 
-def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
+def read_regular(path: str | os.PathLike[str], limit: int, *, secret: bool = False) -> bytes:
     """All of a regular file, or nothing of the null device.
 
     Args:
         path: The file.
         limit: Its most bytes.
+        secret: Refuse one that its mode opens to others, as `read_secret` does.
 
     Raises:
         FileError: It is another kind of file, which could be endless or block its reader, or it is
-            larger.
+            larger, or open to others.
         OSError: It cannot be opened or read.
         ValueError: No file can have such a name.
     """
@@ -49,9 +54,22 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         told = os.fstat(file.fileno())
         _check(told, path)
+        if secret and told.st_mode & OTHERS:
+            mode, mend = stat.S_IMODE(told.st_mode), f"chmod 600 {shlex.quote(os.fspath(path))}"
+            raise FileError(path, f"mode {mode:04o}: is open to others than its owner: {mend}")
         if told.st_size > limit:
             raise FileError(path, f"{told.st_size} bytes: must be at most {limit}")
         return _read(file, path, limit)
+
+
+def read_secret(path: str | os.PathLike[str], limit: int) -> bytes:
+    """What `read_regular` reads, of a file that others than its owner can do nothing with.
+
+    Raises:
+        FileError: As there, or its mode lets others read, write or run it.
+        OSError, ValueError: As there.
+    """
+    return read_regular(path, limit, secret=True)
 
 
 def read_stream(path: str | os.PathLike[str], limit: int) -> bytes:

@@ -131,8 +131,8 @@ def space(
         raise UsageError(f"encoder = {shown(encoder)}: must be bytes")
     items = items_of(extras)
     names = {"salt": name_bytes("cache_salt", salt), "adapter": name_bytes("lora_name", adapter)}
-    if tenant:
-        names["tenant"] = name_bytes("tenant", tenant)
+    if named := name_bytes("tenant", tenant):
+        names["tenant"] = named
     return {**names, "encoder": encoder, "extras": items}
 
 

@@ -105,6 +105,8 @@ class RouterIndex:
                 _check_int(name, value)
                 if value < 1:
                     raise UsageError(f"{name} = {shown(value)}: must be at least 1")
+        if public is not None and not isinstance(public, PublicPrefixes):
+            raise UsageError(f"public = {shown(public)}: must be a PublicPrefixes")
         if public is not None and public.block_size != block_size:
             raise UsageError(f"public: of blocks of {public.block_size}, not {block_size}, tokens")
         self.block_size, self._public = block_size, public
@@ -306,10 +308,10 @@ class RouterIndex:
             if shared.public:
                 mm_items, tenant, cache_salt = map(MMItem._make, shared.mm_items), "", None
         keys = _extra_keys(mm_items, self.block_size, _count(prompt) // self.block_size)
-        if tenant or encoder:
+        if not _says_nothing(tenant, encoder):
             cache_salt = routing_salt(tenant, cache_salt or "", encoder)
         names = _name("cache_salt", cache_salt), _name("lora_name", lora_name)
-        return self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, ranks)
+        return self._core.match_tokens(prompt, _marks(keys, len(keys)), *names, _flag(ranks))
 
     @overload
     def match_hashes(
@@ -331,7 +333,7 @@ class RouterIndex:
         """
         if self.block_size is not None:
             raise UsageError("the index goes by tokens: make it without a block_size")
-        return self._core.match_hashes(block_hashes, ranks)
+        return self._core.match_hashes(block_hashes, _flag(ranks))
 
     def counts(self) -> RouterCounts:
         """What happened to events so far."""
@@ -349,6 +351,11 @@ class RouterIndex:
 _APART = "kvframe:"
 
 
+def _says_nothing(tenant: object, encoder: object) -> bool:
+    """Whether a request names neither; what is no name is told by who reads it."""
+    return isinstance(tenant, str) and isinstance(encoder, bytes) and not (tenant or encoder)
+
+
 def routing_salt(tenant: str, cache_salt: str, encoder: bytes = b"") -> str:
     """The salt under which KV events announce blocks, for routers that know of salts alone.
 
@@ -358,12 +365,18 @@ def routing_salt(tenant: str, cache_salt: str, encoder: bytes = b"") -> str:
     Raises:
         UsageError: One of them is no text, or ``encoder`` no bytes.
     """
-    if not (tenant or encoder or cache_salt.startswith(_APART)):
+    if _says_nothing(tenant, encoder) and not cache_salt.startswith(_APART):
         return cache_salt
     named = space(cache_salt, "", (), encoder, tenant)
     parts = (named.get("tenant", b""), named["salt"], named["encoder"])
     told = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return _APART + sha256(told).hexdigest()
+
+
+def _flag(ranks: bool) -> bool:
+    if not isinstance(ranks, bool):
+        raise UsageError(f"ranks = {shown(ranks)}: must be True or False")
+    return ranks
 
 
 def _check_int(name: str, value: object) -> None:

@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 from kvframe.cli import COMMANDS, main
 from kvframe.config import Config, Resolved
 
+from ..tiers.helpers import key_file
+
 FILE = """\
 [cache]
 block_size = 32
@@ -333,8 +335,8 @@ options = {{ path = "pages" }}
 encryption = "aes-256-gcm"
 key_file = "{key}"
 """
-    Path("good.key").write_bytes(b"k" * 32)
-    Path("short.key").write_bytes(b"short")
+    key_file(Path("good.key"), b"k" * 32)
+    key_file(Path("short.key"), b"short")
     Path("good.jsonl").write_text(f"{[*range(32)]}\n")
     Path("words.jsonl").write_text('["a"]\n')
     good = {"public": "good.jsonl", "own": "good.key", "key": "good.key", "floor": "2"}

@@ -9,6 +9,8 @@ import pytest
 
 from kvframe import ConfigError, KVCacheManager
 
+from ..tiers.helpers import key_file
+
 MODEL = '[model]\nlayers = 1\nkv_heads = 1\nhead_dim = 8\ndtype = "float16"\n'
 FIPS = "[security]\nfips_hashes = true\n"
 
@@ -42,7 +44,7 @@ def test_checksums_of_pages_are_refused_tier_by_tier(tmp_path: Path) -> None:
         made(tmp_path, base + tiers("", crc))
     with pytest.raises(ConfigError, match=r'tiers\[1\].checksum = "xxh3": .* "hmac-sha256", '):
         made(tmp_path, base + tiers(crc, ""))
-    (tmp_path / "key").write_bytes(bytes(range(32)))
+    key_file(tmp_path / "key", bytes(range(32)))
     mac = f'checksum = "hmac-sha256"\nkey_file = "{tmp_path}/key"\n'
     made(tmp_path, base + tiers(crc, mac))
     made(tmp_path, base + tiers('checksum = "none"\n', crc))

@@ -25,7 +25,7 @@ from kvframe.shadow.follow import followed
 from kvframe.stats import EventLog, redrive
 
 from ..amounts import ALL
-from ..tiers.helpers import Shelf, below, host
+from ..tiers.helpers import Shelf, below, host, key_file
 from .pool_paths import PROMPT, UNSETTLED, WAYS
 from .spaces import SPACES
 from .test_beside import events_of
@@ -439,9 +439,8 @@ def test_a_log_is_redriven_and_shadowed_as_it_was(public: Path, tmp_path: Path) 
 
 
 def below_sealed(folder: Path, name: str, store: str, **more: Any) -> TierConfig:
-    key = folder / "pages.key"
-    key.write_bytes(b"k" * 32)
-    return below(64, store, name, encryption="aes-256-gcm", key_file=str(key), **more)
+    key = key_file(folder / "pages.key", b"k" * 32)
+    return below(64, store, name, encryption="aes-256-gcm", key_file=key, **more)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from kvframe import BusyError, CapacityError, TenantConfig, UsageError
 from kvframe.tiers import Swapped
 
 from ..amounts import amount, first_seed
-from ..tiers.helpers import Shelf, below, host
+from ..tiers.helpers import Shelf, below, host, key_file
 from .spaces import SPACES
 from .world import World
 
@@ -62,7 +62,7 @@ class Walk:
         self.common: dict[str, bytes] = {}
         self.disks: list[dict[str, bytes]] = [{}, {}]
         (folder / "public.jsonl").write_text(json.dumps(PUBLIC))
-        (folder / "pages.key").write_bytes(b"k" * 32)
+        key_file(folder / "pages.key", b"k" * 32)
         self.read = 0
         self.worlds = [self.world(place) for place in range(2 if self.has_tiers else 1)]
         self.swapped: list[tuple[World, Swapped, tuple[str, list[int], str]]] = []

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -226,6 +227,13 @@ def test_owners_of_pins_make_a_bounded_number_of_series() -> None:
     text = generate_latest(registry).decode()
     assert text.count("kvframe_pins{") == MOST_OWNERS + 1
     assert 'kvframe_pins{engine="0",owner="(others)"} 20.0' in text
+
+
+def test_what_is_no_manager_is_refused() -> None:
+    wrong: Any = "x"
+    for make in (Collector, serve):
+        with pytest.raises(UsageError, match="kv = 'x': must be a KVCacheManager"):
+            make(wrong)
 
 
 def test_it_listens_on_this_machine_alone_and_names_an_address_in_use() -> None:

@@ -37,6 +37,32 @@ def serve(shadows: ShadowSet, number: int, family: int, blocks: int, found: int 
     shadows.step(ended=[(number, [], blocks * SIZE, blocks * SIZE)])
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("policies", [-1, "lru", [], [3]]),
+        ("capacities", [3, 1.5, [], [0], ["x"]]),
+        ("block_size", [None, -1, 0, 2**32, 1.5]),
+        ("actual", [-1, "lru", ("lru",), (3, 4)]),
+        ("chained", [-1, None]),
+        ("stride", [-1, 0, float("nan"), 2**70]),
+        ("reserved", [-1, 1.5]),
+        ("backlog", [-1, 0, 2**70]),
+    ],
+)
+def test_what_no_argument_takes_is_told_by_its_name(name: str, values: list[Any]) -> None:
+    for value in values:
+        given: dict[str, Any] = {"policies": ["lru"], "capacities": [9], "block_size": 4}
+        with pytest.raises(UsageError, match=name if name != "actual" else "actual|capacities"):
+            ShadowSet(**given | {name: value})
+
+
+def test_waiting_for_ever_is_no_fault(shadows: ShadowSet) -> None:
+    shadows.flush(2.0**63)
+    with pytest.raises(UsageError, match="step = -1: must be an integer"):
+        shadows.reset(-1)
+
+
 def test_each_policy_at_each_size_counts_its_own_hits(shadows: ShadowSet) -> None:
     for number in range(20):
         serve(shadows, number, number % 5, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -33,6 +34,13 @@ BLOCK = 4
 SHAPE = PageShape(layers=2, parts=2, block_size=BLOCK, heads=2, row_bytes=8)
 MODEL = ModelConfig(layers=2, kv_heads=2, head_dim=4, dtype="float16")
 Bytes = npt.NDArray[np.uint8]
+
+
+def key_file(file: Path, secret: bytes) -> str:
+    """A file with a secret, for its owner alone; its name."""
+    file.touch(mode=0o600)
+    file.write_bytes(secret)
+    return str(file)
 
 
 class Shelf(PageStore):

@@ -18,7 +18,18 @@ from kvframe.tiers.codec import HEAD_BYTES, Codec, CorruptError
 from kvframe.tiers.encryption import NONCE_BYTES, Vault
 from kvframe.tiers.object_keys import Space
 
-from .helpers import REGISTRY, SHAPE, Engine, Known, Shelf, below, host, kv_of, text
+from .helpers import (
+    REGISTRY,
+    SHAPE,
+    Engine,
+    Known,
+    Shelf,
+    below,
+    host,
+    key_file,
+    kv_of,
+    text,
+)
 from .servers import RedisServer
 
 PAGE = np.arange(SHAPE.page_bytes, dtype=np.uint8)
@@ -33,9 +44,7 @@ def codec(compression: Any = "none", key: bytes = SECRET, space: Space | None = 
 
 
 def file_of(folder: Path, secret: bytes = SECRET, name: str = "pages.key") -> str:
-    file = folder / name
-    file.write_bytes(secret)
-    return str(file)
+    return key_file(folder / name, secret)
 
 
 def sealed(folder: Path, store: str = "shared", secret: bytes = SECRET, **more: Any) -> Any:
@@ -264,6 +273,40 @@ def test_a_tenant_with_a_key_file_of_its_own_is_rotated_and_erased_alone(tmp_pat
     # What was read in vain was written again, under the new key.
     assert found(second, "a") == 16
     second.tiers.close()
+
+
+def test_engines_that_roll_a_tenants_key_one_by_one_mix_nothing_up(tmp_path: Path) -> None:
+    """While one of two has the old key, each finds what its own key sealed, or nothing."""
+    objects: dict[str, bytes] = {}
+
+    def engine(key: str) -> Engine:
+        tenants = [TenantConfig(name="a", key_file=str(tmp_path / key))]
+        stores = [Shelf(objects=objects)]
+        return Engine([host(16), sealed(tmp_path)], stores=stores, tenants=tenants, blocks=24)
+
+    for key in ("old", "new"):
+        key_file(tmp_path / key, key.encode() * 11)
+    before, ahead = engine("old"), engine("old")
+    for tenant in "ab":
+        before.run(TEXT, tenant=tenant)
+    assert [found(one, "a") for one in (before, ahead)] == [16, 16]
+    ahead.tiers.close()
+    ahead = engine("new")
+    for _ in range(3):
+        # What one of them writes, the other one misses, and writes anew.
+        assert [found(one, "a") for one in (ahead, before)] == [0, 0]
+        # Nobody else hears of it.
+        assert [found(one, "b") for one in (ahead, before)] == [16, 16]
+    for one in (ahead, before):
+        told = one.tiers.stats()["below"]
+        assert (told["corrupt"], told["errors"]) == (3, 0)
+        one.tiers.check_integrity()
+    # The last one has the new key, too: from the first miss on, both find all of it.
+    before.tiers.close()
+    before = engine("new")
+    assert [found(before, "a"), found(ahead, "a"), found(before, "a")] == [0, 16, 16]
+    for one in (ahead, before):
+        one.tiers.close()
 
 
 def test_pages_of_no_known_tenant_stay_where_they_are(tmp_path: Path) -> None:

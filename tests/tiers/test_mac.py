@@ -13,15 +13,14 @@ from kvframe.tiers.codec import Codec, CorruptError
 from kvframe.tiers.mac import TAG_BYTES
 from kvframe.tiers.object_keys import Space
 
-from .helpers import SHAPE, Engine, Shelf, below, host, text
+from .helpers import SHAPE, Engine, Shelf, below, host, key_file, text
 
 PAGE = np.arange(SHAPE.page_bytes, dtype=np.uint8)
 
 
 def keyed(folder: Path, byte: bytes = b"k", **more: Any) -> Any:
-    file = folder / f"{byte.hex()}.key"
-    file.write_bytes(byte * 32)
-    return below(64, "shared", checksum="hmac-sha256", key_file=str(file), **more)
+    file = key_file(folder / f"{byte.hex()}.key", byte * 32)
+    return below(64, "shared", checksum="hmac-sha256", key_file=file, **more)
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
@@ -74,16 +73,29 @@ def test_engines_of_one_key_share_and_of_two_do_not(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_none_is_told(tmp_path: Path) -> None:
-    short = tmp_path / "short.key"
-    short.write_bytes(b"short")
+    short = key_file(tmp_path / "short.key", b"short")
     wrong = [
         (below(64, "shared", checksum="hmac-sha256"), "key_file"),
         (below(64, "shared", key_file="k"), 'key_file = "k": goes with'),
-        (below(64, "shared", checksum="hmac-sha256", key_file=str(short)), "has 5 bytes"),
+        (below(64, "shared", checksum="hmac-sha256", key_file=short), "has 5 bytes"),
         (below(64, "shared", checksum="hmac-sha256", key_file="/none"), "cannot be read"),
+        (below(64, "shared", checksum="hmac-sha256", key_file=str(tmp_path)), "is a directory"),
     ]
     for tier, told in wrong:
         with pytest.raises(ConfigError, match=told):
             Engine([host(16), tier], stores=[Shelf()])
     with pytest.raises(ConfigError, match="host memory is this process's own"):
-        Engine([host(16, checksum="hmac-sha256", key_file=str(short))])
+        Engine([host(16, checksum="hmac-sha256", key_file=short)])
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666, 0o601])
+def test_a_secret_that_others_may_read_or_change_is_refused(mode: int, tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
+    tier = keyed(tmp_path / "a folder")
+    file = Path(tier.key_file)
+    file.chmod(mode)
+    told = f"tier below: key_file = '{file}': mode {mode:04o}: .*: chmod 600 '{file}'$"
+    with pytest.raises(ConfigError, match=told):
+        Engine([host(16), tier], stores=[Shelf()])
+    file.chmod(0o600)
+    Engine([host(16), tier], stores=[Shelf()]).tiers.close()

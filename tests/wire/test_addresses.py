@@ -65,6 +65,17 @@ def test_an_address_in_use_is_named() -> None:
         Publisher(publisher.endpoint, None)
 
 
+def test_a_second_announcer_of_one_log_is_refused() -> None:
+    """Each would miss what the other has taken, and so would its readers."""
+    kv = KVCacheManager(cache={"block_size": 4, "capacity": 8, "event_log": True})
+    with Publisher(ANY, None) as one, Publisher(ANY, None) as two:
+        first = Announcer(kv, one)
+        with pytest.raises(UsageError, match="another Announcer takes its log: drop it first"):
+            Announcer(kv, two)
+        del first
+        Announcer(kv, two).flush()
+
+
 def test_a_manager_without_a_log_is_refused() -> None:
     with (
         Publisher(ANY, None) as publisher,

@@ -49,11 +49,13 @@ class ResolvedTier:
 
 
 def shares(tenants: Sequence[TenantConfig]) -> tuple[TenantConfig, ...]:
-    """What tenants have of a tier: shares hold in each, numbers of blocks are of the pool alone."""
+    """What tenants have of a tier: shares hold in each; numbers of blocks are of the pool alone, as
+    is what public prefixes have: in a tier each tenant keeps public pages of its own.
+    """
     in_tiers = [
         TenantConfig(
             name=tenant.name,
-            floor=tenant.floor if isinstance(tenant.floor, float) else 0,
+            floor=tenant.floor if isinstance(tenant.floor, float) and not tenant.public else 0,
             quota=tenant.quota if isinstance(tenant.quota, float) else None,
         )
         for tenant in tenants
@@ -84,8 +86,12 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
         )
     encrypted = any(tier.encryption != "none" for _, tier in on)
     for index, tenant in enumerate(config.tenants):
-        if tenant.key_file is not None and not encrypted:
+        reason: str | None = None
+        if tenant.public:
+            reason = "encrypts nothing: public pages are under the key of no tenant: leave it out"
+        elif not encrypted:
             reason = 'encrypts nothing: no tier says encryption = "aes-256-gcm"'
+        if tenant.key_file is not None and reason is not None:
             yield origins.error(join(join("tenants", index), "key_file"), tenant.key_file, reason)
     for place, (path, tier) in enumerate(on):
         first = place == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Self
 
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.manager import KVCacheManager
 from kvframe.metrics.families import FAMILIES
@@ -34,6 +35,9 @@ class Collector(_Collector):
         publisher: Its publisher of KV events, if it has one.
         shadows: Its shadows, if it has any.
         engine: The label ``engine`` of every sample: tells the managers of one process apart.
+
+    Raises:
+        UsageError: ``kv`` is no manager.
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class Collector(_Collector):
         shadows: Shadows | None = None,
         engine: str = "0",
     ) -> None:
+        if not isinstance(kv, KVCacheManager):
+            raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
         self._sources = kv, tiers, publisher, shadows
         self._engine = engine
 
@@ -119,7 +125,7 @@ def serve(
         address: The interface: this machine alone unless told otherwise.
 
     Raises:
-        UsageError: The address is none, or in use.
+        UsageError: The address is none, or in use; or ``kv`` is no manager.
     """
     collector = Collector(kv, tiers=tiers, publisher=publisher, shadows=shadows, engine=engine)
     return Server(collector, port, address)

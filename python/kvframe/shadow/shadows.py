@@ -116,9 +116,18 @@ class ShadowSet:
         backlog: int = BACKLOG,
     ) -> None:
         names, sizes = _texts(policies), _sizes(capacities)
+        least = {"block_size": 1, "stride": 1, "reserved": 0, "backlog": 1}
+        given = {"block_size": block_size, "stride": stride, "reserved": reserved}
+        for name, value in {**given, "backlog": backlog}.items():
+            if not is_int(value) or not least[name] <= value < 2**32:
+                limit = f"must be an integer between {least[name]} and {2**32 - 1}"
+                raise UsageError(f"{name} = {shown(value)}: {limit}")
+        if not isinstance(chained, bool):
+            raise UsageError(f"chained = {shown(chained)}: must be True or False")
         pairs = [(policy, size) for policy in names for size in sizes]
         guides: list[tuple[str, int]] = []
         if actual is not None:
+            _check_actual(actual)
             if stride > 1:
                 guides = [(actual[0], size) for size in dict.fromkeys([actual[1], *sizes])]
             missing = [pair for pair in guides or [actual] if pair not in pairs]
@@ -241,20 +250,26 @@ class ShadowSet:
 
 
 def _texts(policies: Sequence[str]) -> list[str]:
-    named = [] if isinstance(policies, str) else list(policies)
+    named = [] if isinstance(policies, str) or not isinstance(policies, Iterable) else [*policies]
     if not named or not all(isinstance(policy, str) for policy in named):
         raise UsageError(f"policies = {shown(policies)}: must be names, at least one")
     return named
 
 
 def _sizes(capacities: Iterable[int]) -> list[int]:
-    sizes = [] if is_int(capacities) else list(capacities)
+    sizes = list(capacities) if isinstance(capacities, Iterable) else []
     if not sizes:
         raise UsageError(f"capacities = {shown(capacities)}: must be blocks, at least one size")
     for place, size in enumerate(sizes):
         if not is_int(size) or size < 1:
             raise UsageError(f"capacities[{place}] = {shown(size)}: must be blocks, 1 or more")
     return sizes
+
+
+def _check_actual(actual: object) -> None:
+    if not (isinstance(actual, tuple) and len(actual) == 2 and isinstance(actual[0], str)):
+        raise UsageError(f"actual = {shown(actual)}: must be (policy, blocks)")
+    _sizes([actual[1]])
 
 
 def _made(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary, ref
 
 from kvframe.arguments import is_int, shown
 from kvframe.config import Config, Resolved, TierConfig
@@ -15,7 +16,11 @@ from kvframe.request import name_bytes
 from kvframe.tiers.moves import Part, dtype_of
 from kvframe.tiers.object_keys import Space
 from kvframe.tiers.store_tier import StoreTier, check_apart
+from kvframe.tiers.work import Work
 from kvframe.tiers.worker import Worker
+
+_WORK: WeakKeyDictionary[KVCacheManager, ref[Work]] = WeakKeyDictionary()
+"""Of the tiers that a manager has, or had last."""
 
 
 def tiers_of(kv: KVCacheManager) -> Sequence[ResolvedTier]:
@@ -23,10 +28,14 @@ def tiers_of(kv: KVCacheManager) -> Sequence[ResolvedTier]:
 
     Raises:
         ConfigError: It has none, or they do not serve its layer groups.
-        UsageError: It is no manager.
+        UsageError: It is no manager, or has tiers that are not closed.
     """
     if not isinstance(kv, KVCacheManager):
         raise UsageError(f"kv = {shown(kv)}: must be a KVCacheManager")
+    other = _WORK[kv]() if kv in _WORK else None
+    if other is not None and not other.is_shut:
+        # Erasures, resets and new weights would reach those tiers alone that are told of them.
+        raise UsageError(f"kv = {shown(kv)}: has tiers already: close them first")
     resolved = kv.inspect.resolved
     if not resolved.config.tiers:
         raise ConfigError("tiers: the configuration has none; say [[tiers]]")
@@ -35,6 +44,11 @@ def tiers_of(kv: KVCacheManager) -> Sequence[ResolvedTier]:
     if first.admission.name == "write-back" and len(resolved.config.groups) > 1:
         raise ConfigError(f"tier {first.config.name}: write-back serves one layer group")
     return tiers
+
+
+def keep(kv: KVCacheManager, work: Work) -> None:
+    """These are the manager's tiers from now on, until their work is shut."""
+    _WORK[kv] = ref(work)
 
 
 def _pageless(name: str) -> ResolvedTier:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvframe.config.tiers import ResolvedTier
 from kvframe.errors import ConfigError
-from kvframe.files import read_regular
+from kvframe.files import FileError, read_secret
 
 TAG_BYTES: Final = 32
 """Of HMAC-SHA-256 (RFC 2104, FIPS 198-1)."""
@@ -71,9 +71,10 @@ def _read(whose: str, path: str | None) -> bytes:
     if path is None:
         return b""
     try:
-        key = read_regular(path, MOST_BYTES)
+        key = read_secret(path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{whose}: key_file = {path!r}: cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, FileError) else f"cannot be read: {error}"
+        raise ConfigError(f"{whose}: key_file = {path!r}: {reason}") from error
     if len(key) < LEAST_BYTES:
         reason = f"has {len(key)} bytes: must be at least {LEAST_BYTES}, drawn at random"
         raise ConfigError(f"{whose}: key_file = {path!r}: {reason}")

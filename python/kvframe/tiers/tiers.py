@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Unpack
 
@@ -18,8 +17,9 @@ from kvframe.renamed import CACHE, Renamed
 from kvframe.request import PER_TRY, Request, RequestOptions, TokenIds, requested, session_id
 from kvframe.results import Allocation
 from kvframe.tiers.base import Level, Levels, PollResult
-from kvframe.tiers.build import open_stores, prefetched_pages, space_of, tiers_of
+from kvframe.tiers.build import keep, open_stores, prefetched_pages, space_of, tiers_of
 from kvframe.tiers.check import forget_wrong
+from kvframe.tiers.clock import clock_of
 from kvframe.tiers.cost import SwapCost
 from kvframe.tiers.demote import Demotion
 from kvframe.tiers.erasure import Erasure, erased
@@ -112,7 +112,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
             model nor its weights have a name; or two tiers are in one place.
         ImportError: A package is missing that a tier's checksum or codec needs.
         TierError: A store cannot be opened.
-        UsageError: A part, a rank or a name is wrong; pages are not as ``[model]`` says.
+        UsageError: A part, rank or name is wrong; pages are not as ``[model]`` says; it has tiers.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         check_movers(movers, parts, layerwise=layerwise)
         most = prefetched_pages(prefetch_tokens, self.block_size)
         self._space = space_of(kv, parts, model=model, rank=rank, ranks=ranks, salt=salt)
-        self._clock = clock or (lambda: time.monotonic_ns() // 1_000_000)
+        self._clock = clock_of(clock)
         self._closed = False
 
         shapes = [part.pool.layout.shape for part in parts]
@@ -165,6 +165,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
         )
         self._worth = Worth(levels, moves)
         self._swap = Swap(kv, levels, demotion, moves)
+        keep(kv, self._work)
 
     @property
     def levels(self) -> list[Level]:
@@ -555,8 +556,7 @@ class Tiers(metaclass=Renamed, old=CACHE):
     def stats(self) -> dict[str, dict[str, int]]:
         """Counters: of the directions under ``moved``, and of each tier by its name."""
         told = {MOVED: dict(self._levels.counters)}
-        for level in self.levels:
-            index = level.index
+        for level, index in ((level, level.index) for level in self.levels):
             told[level.name] = {**index.stats(), **index.counts()._asdict(), **level.stats()}
         return told
 

@@ -30,11 +30,13 @@ class Work:
 
     Attributes:
         ended: Calls and copies that have ended so far.
+        is_shut: Whether the workers have been closed.
     """
 
     def __init__(self, workers: Sequence[Worker], levels: Sequence[Level], moves: Moves) -> None:
         self.workers, self._levels, self._moves = workers, levels, moves
         self.ended = 0
+        self.is_shut = False
 
     @property
     def busy(self) -> int:
@@ -70,6 +72,7 @@ class Work:
 
         ``stalled``: what is under way has been waited for in vain.
         """
+        self.is_shut = True
         errors: dict[str, str] = {}
         pairs = list(zip(self.workers, self._levels, strict=False))
         waiting = [worker for worker in self.workers[1:] if not (stalled and worker.busy)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol
+from weakref import WeakKeyDictionary, ref
 
+from kvframe.arguments import shown
 from kvframe.errors import UsageError
 from kvframe.stats.blocks import AllBlocksCleared, BlockEvent, BlockEvents
 from kvframe.stats.events import Log
@@ -39,6 +41,10 @@ class Tiers(Protocol):
     def levels(self) -> Sequence[Level]: ...
 
 
+_TAKERS: WeakKeyDictionary[Manager, ref[Announcer]] = WeakKeyDictionary()
+"""Who takes the log of a manager, or took it last."""
+
+
 class Announcer:
     """Tells a publisher's readers which blocks a manager holds, and its tiers.
 
@@ -57,7 +63,8 @@ class Announcer:
             hashes alone: readers match by `kvframe.wire.hashes_of`, and do not learn the prompts.
 
     Raises:
-        UsageError: The manager keeps no log, or tiers go by a layer group that is not announced.
+        UsageError: The manager keeps no log, or another announcer takes it: each would miss what
+            the other has taken; or tiers go by a layer group that is not announced.
     """
 
     def __init__(
@@ -77,6 +84,9 @@ class Announcer:
         if tiers is not None and self._group:
             name = groups[0]["name"]
             raise UsageError(f"tiers: they go by the first layer group, {name}, which is not full")
+        if kv in _TAKERS and _TAKERS[kv]() is not None:
+            raise UsageError(f"kv = {shown(kv)}: another Announcer takes its log: drop it first")
+        _TAKERS[kv] = ref(self)
         self._grouped = len(kinds) > 1
         self._kv, self._publisher, self._token_ids = kv, publisher, token_ids
         self._events = BlockEvents(sizes)

@@ -5,7 +5,7 @@ use kvframe_core::sequence::session_id;
 use pyo3::inspect::{PyStaticExpr, PyStaticOperator};
 use pyo3::prelude::*;
 
-use crate::errors::{seq_within, shown, usage};
+use crate::errors::{is_wrong, seq_within, shown, unless_raised, usage};
 
 macro_rules! argument {
     ($type:ident($inner:ty) = $name:literal, $limit:expr) => {
@@ -20,11 +20,14 @@ macro_rules! argument {
                 <$inner as FromPyObject<'a, 'py>>::INPUT_TYPE;
 
             fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-                value.extract::<$inner>().map(Self).map_err(|_| {
+                let py = value.py();
+                let wrong = || {
                     let (shown, limit) = (shown(&value), $limit);
                     let instead = if $name == "seq" { seq_within(&value) } else { "" };
-                    usage(value.py(), format!("{} = {shown}: {limit}{instead}", $name))
-                })
+                    usage(py, format!("{} = {shown}: {limit}{instead}", $name))
+                };
+                let read = value.extract::<$inner>().map(Self);
+                read.map_err(|error| unless_raised(py, error, wrong))
             }
         }
     };
@@ -95,6 +98,41 @@ integers! {
     IndexCapacity(usize) = "capacity";
     Victims(u32) = "n";
     TokenCount(u32) = "tokens";
+    TokensToEvict(u64) = "tokens";
+    Node(u64) = "node";
+    LastNode(u64) = "until";
+    Counted(usize) = "counted";
+    EngineStep(u64) = "step";
+}
+
+macro_rules! names {
+    ($($type:ident = $name:literal;)*) => {$(
+        #[doc = concat!("The argument `", $name, "`: a name, or none.")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $type<'a>(pub Option<&'a str>);
+
+        impl<'a, 'py> FromPyObject<'a, 'py> for $type<'a> {
+            type Error = PyErr;
+
+            const INPUT_TYPE: PyStaticExpr =
+                <Option<&'a str> as FromPyObject<'a, 'py>>::INPUT_TYPE;
+
+            fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+                value.extract().map(Self).map_err(|error| {
+                    unless_raised(value.py(), error, || {
+                        let limit = "must be a string that UTF-8 can say, or None";
+                        usage(value.py(), format!("{} = {}: {limit}", $name, shown(&value)))
+                    })
+                })
+            }
+        }
+    )*};
+}
+
+names! {
+    Extra = "extra";
+    Salt = "salt";
+    SessionName = "session";
 }
 
 /// The argument `session`: a number, or a name that stands for one.
@@ -111,14 +149,17 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Session {
     };
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(number) = value.extract::<u64>() {
-            return Ok(Self(number));
+        let py = value.py();
+        match value.extract::<u64>() {
+            Ok(number) => return Ok(Self(number)),
+            Err(error) if !is_wrong(py, &error) => return Err(error),
+            Err(_) => {}
         }
         if let Ok(name) = value.extract::<&str>() {
             return Ok(Self(session_id(name)));
         }
         let limit = format!("must be an integer between 0 and {}, or a name", u64::MAX);
-        Err(usage(value.py(), format!("session = {}: {limit}", shown(&value))))
+        Err(usage(py, format!("session = {}: {limit}", shown(&value))))
     }
 }
 
@@ -132,9 +173,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Outlook {
     const INPUT_TYPE: PyStaticExpr = <Vec<u32> as FromPyObject<'a, 'py>>::INPUT_TYPE;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        value.extract().map(Self).map_err(|_| {
+        let py = value.py();
+        let wrong = || {
             let limit = format!("must be integers between 0 and {}, one a block", u32::MAX);
-            usage(value.py(), format!("outlook = {}: {limit}", shown(&value)))
-        })
+            usage(py, format!("outlook = {}: {limit}", shown(&value)))
+        };
+        value.extract().map(Self).map_err(|error| unless_raised(py, error, wrong))
     }
 }

@@ -9,7 +9,8 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList};
 
 use crate::args::{BlockSize, Blocks, Depth, Victims};
-use crate::errors::{shown, usage};
+use crate::calls::listed;
+use crate::errors::{shown, unless_raised, usage};
 use crate::handles::Handles;
 use crate::policy::eviction::make_policy;
 use crate::policy::host::PolicyHost;
@@ -25,10 +26,14 @@ pub struct BlockQueue {
 
 impl BlockQueue {
     fn ids(&self, blocks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-        match self.handles.get() {
-            Some(handles) => handles.ids(blocks),
-            None => blocks.extract(),
+        if let Some(handles) = self.handles.get() {
+            return handles.ids(blocks);
         }
+        let wrong = || {
+            let limit = format!("must be integers between 0 and {}", u32::MAX);
+            usage(blocks.py(), format!("blocks = {}: {limit}", shown(blocks)))
+        };
+        blocks.extract().map_err(|error| unless_raised(blocks.py(), error, wrong))
     }
 
     fn list<'py>(&self, py: Python<'py>, blocks: &[u32]) -> PyResult<Bound<'py, PyAny>> {
@@ -54,7 +59,14 @@ impl Keys {
                 read.keys.reserve_exact(list.len());
                 list.iter().try_for_each(|name| read.add(&name))?;
             }
-            Err(_) => names.try_iter()?.try_for_each(|name| read.add(&name?))?,
+            Err(_) => listed(names)
+                .map_err(|error| {
+                    unless_raised(names.py(), error, || {
+                        usage(names.py(), format!("keys = {}: must be a sequence", shown(names)))
+                    })
+                })?
+                .iter()
+                .try_for_each(|name| read.add(&name))?,
         }
         Ok(read)
     }
@@ -85,7 +97,11 @@ impl Keys {
 /// The places of `n` blocks in a prefix: of each, or of the first of those that follow each other.
 fn places(depths: &Bound<'_, PyAny>, n: usize) -> PyResult<Vec<u32>> {
     if depths.cast::<PyInt>().is_err() {
-        return depths.extract();
+        let wrong = || {
+            let limit = format!("must be integers between 0 and {}, one a block", u32::MAX);
+            usage(depths.py(), format!("depths = {}: {limit}", shown(depths)))
+        };
+        return depths.extract().map_err(|error| unless_raised(depths.py(), error, wrong));
     }
     let first: Depth = depths.extract()?;
     match first.0.checked_add(n as u32) {

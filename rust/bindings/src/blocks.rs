@@ -6,7 +6,7 @@ use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::args::BlockNumber;
-use crate::buffers::{keys, tokens};
+use crate::buffers::{keys, tokens, unless_wrong};
 use crate::errors::usage;
 use crate::manager::Manager;
 use crate::views::entry;
@@ -84,7 +84,7 @@ impl Manager {
 
     /// How many of the blocks have no owner; -1 is none.
     fn unowned(&self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let blocks = match found(blocks) {
+        let blocks = match found(blocks)? {
             Some(blocks) => blocks,
             None => tokens(blocks, "blocks")?,
         };
@@ -129,13 +129,15 @@ fn expected(
 }
 
 /// Reads the blocks of a hit, without the places where it needs none. `None` for another array.
-fn found(blocks: &Bound<'_, PyAny>) -> Option<Vec<u32>> {
+fn found(blocks: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u32>>> {
     let ids = match blocks.cast::<PyArray1<i32>>() {
-        Ok(array) if array.is_aligned() => array.to_vec().ok()?,
-        Ok(_) => return None,
-        Err(_) => blocks.extract::<Vec<i32>>().ok()?,
+        Ok(array) if array.is_aligned() => array.to_vec().ok(),
+        Ok(_) => None,
+        Err(_) => unless_wrong(blocks.py(), blocks.extract::<Vec<i32>>())?,
     };
-    ids.into_iter().filter(|&id| id != -1).map(|id| u32::try_from(id).ok()).collect()
+    let known = |id: &i32| *id != -1;
+    let number = |id| u32::try_from(id).ok();
+    Ok(ids.and_then(|ids| ids.into_iter().filter(known).map(number).collect()))
 }
 
 /// Reads ids in the dtype of block tables. `None` if the general conversion is needed.

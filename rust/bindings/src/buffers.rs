@@ -6,13 +6,12 @@ use numpy::{
     Element, Ix1, Ix2, PyArray1, PyArrayMethods, PyReadonlyArray, PyReadonlyArray1,
     PyReadwriteArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::calls::{call_method, import, text};
-use crate::errors::{seq_within, shown, usage};
+use crate::calls::{call_method, import, item, text};
+use crate::errors::{is_wrong, seq_within, shown, unless_raised, usage};
 use crate::look::Target;
 
 /// Reads token ids from a 1-d array of any integer dtype, or any sequence of ints.
@@ -39,8 +38,8 @@ pub fn tokens(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
     }
     let what = match as_array(value) {
         Ok(array) => shape_of(&array),
-        // Rows of unequal length.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => shown(value),
+        // Rows of unequal length, or what cannot be read at all.
+        Err(error) if is_wrong(py, &error) => shown(value),
         Err(error) => return Err(error),
     };
     Err(usage(py, format!("{name} must be a 1-d array of token ids, not {what}")))
@@ -125,12 +124,12 @@ fn integers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     }
 }
 
-/// What was read of an argument; `None` if the argument is wrong. What is no error of the argument's, an interrupt
-/// say, is the caller's to hear.
-fn unless_wrong<T>(py: Python<'_>, read: PyResult<T>) -> PyResult<Option<T>> {
+/// What was read of an argument; `None` if the argument is wrong. What its own code has raised, an interrupt say, is
+/// the caller's to hear.
+pub fn unless_wrong<T>(py: Python<'_>, read: PyResult<T>) -> PyResult<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) if is_wrong(py, &error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -191,7 +190,7 @@ pub fn u64s(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<u64>> 
         return Ok(values);
     }
     let Some(values) = integers(value)? else {
-        let instead = value.get_item(0).map_or("", |first| seq_within(&first));
+        let instead = unless_wrong(py, item(value, 0))?.map_or("", |first| seq_within(&first));
         let limit = "must be integers of at least 0, in 1 dimension";
         return Err(usage(py, format!("{name} {limit}{instead}")));
     };
@@ -308,11 +307,12 @@ pub fn arrays<'py>(
     name: &str,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let Some(value) = value else { return Ok(Vec::new()) };
-    value.extract().map_err(|_| {
+    let wrong = || {
         let shown = shown(value);
         let limit = "must be an array, or a sequence of arrays, one a layer group";
         usage(value.py(), format!("{name} = {shown}: {limit}"))
-    })
+    };
+    value.extract().map_err(|error| unless_raised(value.py(), error, wrong))
 }
 
 /// Refuses what is not one piece of memory.

@@ -2,6 +2,7 @@
 
 use kvframe_core::Error;
 use kvframe_trace::TraceError;
+use pyo3::exceptions::{PyLookupError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -28,6 +29,20 @@ pub fn is_of(error: &PyErr, py: Python<'_>, name: &str) -> PyResult<bool> {
 /// A misuse of an argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
     raise(py, "UsageError", message)
+}
+
+/// `wrong`, if `error` says that a value is none of what is read here; what the value's own code has raised, an
+/// interrupt say, is its caller's to hear.
+pub fn unless_raised(py: Python<'_>, error: PyErr, wrong: impl FnOnce() -> PyErr) -> PyErr {
+    if is_wrong(py, &error) { wrong() } else { error }
+}
+
+/// Whether an error is one that reading a wrong value ends in.
+pub fn is_wrong(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyOverflowError>(py)
+        || error.is_instance_of::<PyLookupError>(py)
 }
 
 /// A value for a message: on one line, and cut where it is long.

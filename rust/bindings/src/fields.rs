@@ -12,13 +12,13 @@ use kvframe_core::Key;
 use kvframe_core::hash::MmItem;
 use kvframe_core::retention::Retention;
 use numpy::PyArray1;
-use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::calls::{attribute, call, call_method, import, listed};
-use crate::errors::{shown, usage};
+use crate::errors::{is_wrong, shown, unless_raised, usage};
 
 /// An item as Python gives it: (first token, one past the last, content id).
 pub type ItemTuple = (u32, u32, Vec<u8>);
@@ -33,10 +33,11 @@ fn wrong(name: &str, value: &Bound<'_, PyAny>, limit: &str) -> PyErr {
 }
 
 pub mod flag {
-    use super::{Bound, PyAny, PyAnyMethods, PyResult, Python, wrong};
+    use super::{Bound, PyAny, PyAnyMethods, PyResult, Python, unless_raised, wrong};
 
     pub fn read(value: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
-        value.extract().map_err(|_| wrong(name, value, "must be True or False"))
+        let flag = || wrong(name, value, "must be True or False");
+        value.extract().map_err(|error| unless_raised(value.py(), error, flag))
     }
 
     pub fn show(_: Python<'_>, &value: &bool) -> PyResult<bool> {
@@ -59,15 +60,19 @@ macro_rules! whole {
 whole!(u32 i32 u64);
 
 pub mod int {
-    use super::{Bound, FromPyObject, PyAny, PyAnyMethods, PyResult, Python, Whole, wrong};
+    use super::{
+        Bound, FromPyObject, PyAny, PyAnyMethods, PyErr, PyResult, Python, Whole, unless_raised,
+        wrong,
+    };
 
     pub fn read<T>(value: &Bound<'_, PyAny>, name: &str) -> PyResult<T>
     where
-        T: Whole + for<'a, 'py> FromPyObject<'a, 'py>,
+        T: Whole + for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
     {
         let (least, most) = T::BOUNDS;
         let limit = || format!("must be an integer between {least} and {most}");
-        value.extract().map_err(|_| wrong(name, value, &limit()))
+        let wrong = || wrong(name, value, &limit());
+        value.extract().map_err(|error| unless_raised(value.py(), error, wrong))
     }
 
     pub fn show<T: Whole>(_: Python<'_>, &value: &T) -> PyResult<T> {
@@ -162,18 +167,17 @@ pub mod items {
         let parts = match listed(row) {
             Ok(parts) if parts.len() == 3 => parts,
             Ok(_) => return Ok(None),
-            Err(error)
-                if error.is_instance_of::<PyTypeError>(py)
-                    || error.is_instance_of::<PyValueError>(py) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if is_wrong(py, &error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let place = |i| parts.get_item(i)?.extract::<u32>();
+        let place = |i| match parts.get_item(i)?.extract::<u32>() {
+            Ok(place) => Ok(Some(place)),
+            Err(error) if is_wrong(py, &error) => Ok(None),
+            Err(error) => Err(error),
+        };
         let id = parts.get_item(2)?.cast_into::<PyBytes>();
-        Ok(match (place(0), place(1), id) {
-            (Ok(start), Ok(end), Ok(id)) if start < end => {
+        Ok(match (place(0)?, place(1)?, id) {
+            (Some(start), Some(end), Ok(id)) if start < end => {
                 Some(MmItem { start, end, id: id.as_bytes().to_vec() })
             }
             _ => None,

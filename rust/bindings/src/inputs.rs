@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::buffers::{length, tokens, u64s};
 use crate::calls::item;
-use crate::errors::{shown, usage};
+use crate::errors::{is_wrong, shown, unless_raised, usage};
 
 /// The two halves of a pair of arrays.
 fn halves<'py>(
@@ -13,21 +13,24 @@ fn halves<'py>(
     parts: [&str; 2],
     pair: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    if let Ok(2) = pair.len()
-        && let (Ok(first), Ok(second)) = (item(pair, 0), item(pair, 1))
-    {
-        return Ok((first, second));
-    }
-    let [first, second] = parts;
-    let shown = shown(pair);
-    Err(usage(pair.py(), format!("{name} = {shown}: must be a pair ({first}, {second})")))
+    let py = pair.py();
+    let wrong = || {
+        let ([first, second], shown) = (parts, shown(pair));
+        usage(py, format!("{name} = {shown}: must be a pair ({first}, {second})"))
+    };
+    let halves = || match pair.len()? {
+        2 => Ok(Some((item(pair, 0)?, item(pair, 1)?))),
+        _ => Ok(None),
+    };
+    let read: PyResult<_> = halves();
+    read.map_err(|error| unless_raised(py, error, wrong))?.ok_or_else(wrong)
 }
 
 /// Yes or no.
 pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    value
-        .extract()
-        .map_err(|_| usage(value.py(), format!("{name} = {}: must be True or False", shown(value))))
+    let py = value.py();
+    let wrong = || usage(py, format!("{name} = {}: must be True or False", shown(value)));
+    value.extract().map_err(|error| unless_raised(py, error, wrong))
 }
 
 /// Sequences (or tickets) and a number for each.
@@ -76,7 +79,12 @@ impl Growths {
     /// `(sequences, ids)`, or `(sequences, counts, ids)`.
     pub fn of_tuple(name: &'static str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(given) = given else { return Self::new(name, None, None, None) };
-        if let Ok(3) = given.len() {
+        let three = match given.len() {
+            Ok(parts) => parts == 3,
+            Err(error) if is_wrong(given.py(), &error) => false,
+            Err(error) => return Err(error),
+        };
+        if three {
             let (seqs, counts) = (item(given, 0)?, item(given, 1)?);
             return Self::new(name, Some(&seqs), Some(&counts), Some(&item(given, 2)?));
         }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBool, PyDict};
 
 use crate::calls::{call_method, import};
-use crate::errors::{from_core, raise, shown};
+use crate::errors::{from_core, raise, shown, unless_raised};
 use crate::groups::group_table;
 use crate::tenants;
 
@@ -230,10 +230,12 @@ fn numbers(path: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(Str
 
 /// A number of the core's.
 pub fn number(path: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    value.extract().map_err(|_| {
+    let py = value.py();
+    let wrong = || {
         let limit = format!("must be a whole number between 0 and {}", u32::MAX);
-        raise(value.py(), "ConfigError", format!("{path} = {}: {limit}", shown(value)))
-    })
+        raise(py, "ConfigError", format!("{path} = {}: {limit}", shown(value)))
+    };
+    value.extract().map_err(|error| unless_raised(py, error, wrong))
 }
 
 /// Refuses the first of `names` that is not one of `known`.

@@ -14,8 +14,10 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::PyDict;
 
-use crate::args::BlockSize;
-use crate::errors::{shown, usage};
+use crate::args::{
+    BlockSize, Counted, Extra, LastNode, Node, Priority, Salt, SessionName, TokensToEvict,
+};
+use crate::errors::{shown, unless_raised, usage};
 use crate::policy::eviction::make_policy;
 use crate::policy::host::PolicyHost;
 
@@ -43,10 +45,12 @@ fn tokens(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     {
         return buffer.to_vec(value.py());
     }
-    value.extract().map_err(|_| {
+    let py = value.py();
+    let wrong = || {
         let limit = "must be a sequence of 64-bit integers";
-        usage(value.py(), format!("tokens = {}: {limit}", shown(value)))
-    })
+        usage(py, format!("tokens = {}: {limit}", shown(value)))
+    };
+    value.extract().map_err(|error| unless_raised(py, error, wrong))
 }
 
 /// Pairs of neighbours; an id that has more than 32 bits is folded into them.
@@ -56,7 +60,7 @@ fn pairs(ids: &[i64]) -> Vec<i64> {
 }
 
 /// The namespace of a key and a salt; those without either share one.
-fn space(extra: Option<&str>, salt: Option<&str>) -> Key {
+fn space(Extra(extra): Extra<'_>, Salt(salt): Salt<'_>) -> Key {
     if extra.is_none() && salt.is_none() {
         return Key::default();
     }
@@ -105,8 +109,8 @@ impl PrefixTree {
         &self,
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
-        extra: Option<&str>,
-        salt: Option<&str>,
+        extra: Extra<'_>,
+        salt: Salt<'_>,
     ) -> PyResult<(usize, u64, Option<SplitTuple>)> {
         let ids = tokens(ids)?;
         let keys = self.keys(&ids);
@@ -119,8 +123,8 @@ impl PrefixTree {
         &self,
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
-        extra: Option<&str>,
-        salt: Option<&str>,
+        extra: Extra<'_>,
+        salt: Salt<'_>,
     ) -> PyResult<(usize, u64, usize)> {
         let ids = tokens(ids)?;
         let keys = self.keys(&ids);
@@ -133,49 +137,49 @@ impl PrefixTree {
         &self,
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
-        extra: Option<&str>,
-        salt: Option<&str>,
-        counted: usize,
-        session: Option<&str>,
-        priority: i32,
+        extra: Extra<'_>,
+        salt: Salt<'_>,
+        counted: Counted,
+        session: SessionName<'_>,
+        priority: Priority,
     ) -> PyResult<StoredTuple> {
         let ids = tokens(ids)?;
         let keys = self.keys(&ids);
-        let session = session.map_or(0, session_id);
-        let meta = Meta { session, priority, ..Meta::default() };
+        let session = session.0.map_or(0, session_id);
+        let meta = Meta { session, priority: priority.0, ..Meta::default() };
         let known = RequestInfo { meta, tokens: keys.len() as u32, next_use: &[] };
         let stored =
-            self.core.with(py, |core| core.store(space(extra, salt), &keys, counted, known))?;
+            self.core.with(py, |core| core.store(space(extra, salt), &keys, counted.0, known))?;
         Ok((stored.found, stored.tokens, stored.node, told(stored.split), stored.new))
     }
 
     /// One lock more on the path to a node. Tokens that none protected before.
-    fn lock(&self, py: Python<'_>, node: u64) -> PyResult<u64> {
-        self.core.with(py, |core| core.lock(node))
+    fn lock(&self, py: Python<'_>, node: Node) -> PyResult<u64> {
+        self.core.with(py, |core| core.lock(node.0))
     }
 
     /// One lock less. Tokens that none protects any more.
-    fn unlock(&self, py: Python<'_>, node: u64) -> PyResult<u64> {
-        self.core.with(py, |core| core.unlock(node))
+    fn unlock(&self, py: Python<'_>, node: Node) -> PyResult<u64> {
+        self.core.with(py, |core| core.unlock(node.0))
     }
 
     /// (tokens, nodes) that went to make room for `tokens`.
-    fn evict(&self, py: Python<'_>, tokens: u64) -> PyResult<(u64, Vec<u32>)> {
+    fn evict(&self, py: Python<'_>, tokens: TokensToEvict) -> PyResult<(u64, Vec<u32>)> {
         let EvictedNodes { tokens, nodes } =
-            self.core.with_victims(py, |core| core.evict(tokens))?;
+            self.core.with_victims(py, |core| core.evict(tokens.0))?;
         Ok((tokens, nodes))
     }
 
     /// Evicts one leaf. Its tokens.
-    fn evict_leaf(&self, py: Python<'_>, node: u64) -> PyResult<u64> {
-        self.core.with(py, |core| core.evict_leaf(node))
+    fn evict_leaf(&self, py: Python<'_>, node: Node) -> PyResult<u64> {
+        self.core.with(py, |core| core.evict_leaf(node.0))
     }
 
     /// As `evict`, in the built-in order, where the policy has failed.
-    fn evict_without(&self, py: Python<'_>, tokens: u64) -> PyResult<(u64, Vec<u32>)> {
+    fn evict_without(&self, py: Python<'_>, tokens: TokensToEvict) -> PyResult<(u64, Vec<u32>)> {
         let done = self.core.locked(py, |core| {
             loop {
-                match core.evict(tokens) {
+                match core.evict(tokens.0) {
                     Err(Error::NeedVictims { n }) if core.external().is_some() => {
                         core.decided(n as usize, None);
                     }
@@ -189,26 +193,26 @@ impl PrefixTree {
     }
 
     /// The numbers of the nodes from behind `until` to a node.
-    fn path(&self, py: Python<'_>, node: u64, until: u64) -> PyResult<Vec<u32>> {
-        self.core.with(py, |core| core.path(node, until))
+    fn path(&self, py: Python<'_>, node: Node, until: LastNode) -> PyResult<Vec<u32>> {
+        self.core.with(py, |core| core.path(node.0, until.0))
     }
 
     /// (node, what it follows, start, end, children) of the nodes from the root to one.
-    fn path_nodes(&self, py: Python<'_>, node: u64) -> PyResult<Vec<PathTuple>> {
+    fn path_nodes(&self, py: Python<'_>, node: Node) -> PyResult<Vec<PathTuple>> {
         let told =
             |PathNode { node, above, start, end, children }| (node, above, start, end, children);
-        let path = self.core.with(py, |core| core.path_nodes(node))?;
+        let path = self.core.with(py, |core| core.path_nodes(node.0))?;
         Ok(path.into_iter().map(told).collect())
     }
 
     /// What a node follows.
-    fn above(&self, py: Python<'_>, node: u64) -> PyResult<u64> {
-        self.core.with(py, |core| core.above(node))
+    fn above(&self, py: Python<'_>, node: Node) -> PyResult<u64> {
+        self.core.with(py, |core| core.above(node.0))
     }
 
     /// Refuses a node that is not here.
-    fn check(&self, py: Python<'_>, node: u64) -> PyResult<()> {
-        self.core.with(py, |core| core.check(node))
+    fn check(&self, py: Python<'_>, node: Node) -> PyResult<()> {
+        self.core.with(py, |core| core.check(node.0))
     }
 
     /// (number, that of what it follows, start, tokens, locks) of every node.

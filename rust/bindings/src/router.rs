@@ -4,14 +4,13 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kvframe_core::router::{PrefixReach, Rank, Router, Text};
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::args::{BlockSize, IndexCapacity, RankNumber, Worker};
 use crate::buffers::{PromptIds, changed};
 use crate::calls::listed;
-use crate::errors::{raise, shown, usage};
+use crate::errors::{is_wrong, raise, shown, unless_raised, usage};
 use crate::fork;
 use crate::lookup::space_of;
 
@@ -24,23 +23,27 @@ fn hashes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
         return Ok(hashes.to_vec());
     }
     let items = listed(value).map_err(|error| {
-        if !error.is_instance_of::<PyTypeError>(value.py()) {
-            return error;
-        }
-        let shown = shown(value);
-        usage(value.py(), format!("block hashes {shown}: must be an array of uint64"))
+        unless_raised(value.py(), error, || {
+            let shown = shown(value);
+            usage(value.py(), format!("block hashes {shown}: must be an array of uint64"))
+        })
     })?;
     items.iter().map(|item| hash(&item)).collect()
 }
 
 fn hash(item: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if let Ok(hash) = item.extract::<u64>() {
-        return Ok(hash);
+    let py = item.py();
+    match item.extract::<u64>() {
+        Ok(hash) => return Ok(hash),
+        Err(error) if !is_wrong(py, &error) => return Err(error),
+        Err(_) => {}
     }
-    item.extract::<i64>().map(|hash| hash as u64).map_err(|_| {
+    let wrong = || {
         let shown = shown(item);
-        usage(item.py(), format!("block hash {shown}: must be an int of at most 64 bits"))
-    })
+        usage(py, format!("block hash {shown}: must be an int of at most 64 bits"))
+    };
+    let hash = item.extract::<i64>().map(|hash| hash as u64);
+    hash.map_err(|error| unless_raised(py, error, wrong))
 }
 
 /// Where ranks are not told apart, each worker by its ranks that reach farthest.

@@ -4,7 +4,7 @@ use kvframe_core::tenants::{Account, Amount, Tenant};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat};
 
-use crate::errors::{raise, shown};
+use crate::errors::{raise, shown, unless_raised};
 use crate::manager::Manager;
 
 /// (name; empty for all that are not configured, then what `kvframe.tenants.TenantRow` lists)
@@ -45,12 +45,14 @@ fn amount(name: &[u8], key: &str, value: &Bound<'_, PyAny>) -> PyResult<Amount> 
     if value.is_instance_of::<PyFloat>() {
         return value.extract().map(Amount::Share);
     }
-    value.extract().map(Amount::Blocks).map_err(|_| {
+    let py = value.py();
+    let wrong = || {
         let name = String::from_utf8_lossy(name);
         let limit = "must be a number of blocks, or a share from 0.0 to 1.0";
         let message = format!("tenants: {name}: {key} = {}: {limit}", shown(value));
-        raise(value.py(), "ConfigError", message)
-    })
+        raise(py, "ConfigError", message)
+    };
+    value.extract().map(Amount::Blocks).map_err(|error| unless_raised(py, error, wrong))
 }
 
 fn row(account: &Account) -> ([u64; 4], [u64; 6], Option<u32>) {

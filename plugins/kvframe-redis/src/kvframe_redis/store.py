@@ -15,6 +15,7 @@ from redis.exceptions import OutOfMemoryError as _Full
 from kvframe import TierError
 from kvframe.tiers import PageStore
 from kvframe.tiers.object_keys import LONGEST_NAME
+from kvframe_redis.deadline import bounded
 
 SPREAD_MS = 999
 """Milliseconds over which `Redis.keep` spreads the ends of pages; a second passes between calls."""
@@ -27,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         "redis://127.0.0.1:6379/0"
     )
     timeout_ms: Annotated[
-        float, msgspec.Meta(gt=0, description="An answer that takes longer fails its batch.")
+        float, msgspec.Meta(gt=0, description="A batch whose answer is not whole by then fails.")
     ] = 2000
     batch: Annotated[int, msgspec.Meta(ge=1, le=4096, description="Objects in one round trip.")] = (
         64
@@ -60,6 +61,8 @@ class Redis(PageStore):
             self._server: Any = redis.Redis.from_url(
                 options.url, socket_timeout=seconds, socket_connect_timeout=seconds
             )
+            pool = self._server.connection_pool
+            pool.connection_class = bounded(pool.connection_class, seconds)
             self._server.ping()
         except (redis.RedisError, ValueError) as error:
             raise TierError(f"redis at {_without_secrets(options.url)}: {error}") from error

@@ -21,7 +21,7 @@ use self::steps::{
     ArrivedTuple, BegunTuple, GeneratedTuple, ProgressTuple, progressed_of, step_of,
 };
 use self::worker::Worker;
-use crate::args::{BlockSize, Capacity};
+use crate::args::{BlockSize, Capacity, EngineStep};
 use crate::driven::Interrupts;
 use crate::errors::{from_core, raise, usage};
 use crate::fork;
@@ -115,9 +115,9 @@ impl ShadowSet {
     }
 
     /// The engine has reset its prefix cache, after that step.
-    fn reset(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+    fn reset(&self, py: Python<'_>, step: EngineStep) -> PyResult<()> {
         self.check_fork(py)?;
-        self.worker.post_reset(step);
+        self.worker.post_reset(step.0);
         Ok(())
     }
 

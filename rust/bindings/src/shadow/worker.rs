@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use kvframe_core::Error;
 use kvframe_core::shadow::{Counts, Generated, Progress, Progressed, ShadowSet, Step};
 
+/// The longest that is waited for a thread: 136 years, as far as an [`Instant`] reaches for sure.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// How often the thread looks for steps.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -140,7 +143,7 @@ impl Worker {
 
     /// Waits until the queue is empty. False if the time was too short.
     pub fn flush(&self, limit: Duration) -> bool {
-        let (end, shared) = (Instant::now() + limit, &self.shared);
+        let (end, shared) = (Instant::now() + limit.min(LONGEST), &self.shared);
         let mut inbox = lock(&shared.inbox);
         shared.hurry.notify_all();
         while (inbox.busy || !inbox.messages.is_empty()) && inbox.failure.is_none() && !inbox.closed

@@ -6,7 +6,7 @@ use crate::manager::Manager;
 use crate::manager::allocate::Start;
 use crate::manager::commit::tails::Tail;
 use crate::manager::grow::growth::{Count, GrowthPath};
-use crate::pool::BlockId;
+use crate::pool::{BlockId, NIL};
 use crate::request::{Attempt, Request};
 use crate::sequence::Sequence;
 use crate::tenants::Ledger;
@@ -104,6 +104,16 @@ impl Manager {
         let tenant = request.tenant;
         let room = self.store.available(tenant).saturating_sub(acquired);
         let usable = u64::from(self.store.usable(tenant));
+        let good = start.good * self.block_size();
+        let way = GrowthPath {
+            tokens: known.max(request.max_seq_len),
+            encoder,
+            committed: good,
+            cached: good,
+            len: until,
+            pace: self.pace_of(known, request.chunk),
+            tables: hits,
+        };
         if request.partial {
             let kept = self.kept_for_growth(hits, room.saturating_sub(needed), tenant);
             // The other input comes in whole. A full length that a request gives is a promise to this
@@ -112,9 +122,7 @@ impl Manager {
                 0 => self.layout.cross_blocks(encoder),
                 _ => self.needs_for_rest(request, known),
             };
-            if all > usable {
-                return Err(self.never_fits(all, tenant));
-            }
+            self.check_fits(all, usable, || self.needs_beside_public(&way, 0), tenant)?;
             let least = self.cross_missing(hits, encoder);
             if least > room.saturating_sub(kept) {
                 let room = self.room_for(least.saturating_add(kept), acquired, tenant);
@@ -124,22 +132,9 @@ impl Manager {
             return Ok(BlockNeeds { until, leave: kept, external });
         }
         let total = self.needs_alone(request, known);
-        if total > usable {
-            return Err(self.never_fits(total, tenant));
-        }
-        let lacks = |count| {
-            let good = start.good * self.block_size();
-            let way = GrowthPath {
-                tokens: known.max(request.max_seq_len),
-                encoder,
-                committed: good,
-                cached: good,
-                len: until,
-                pace: self.pace_of(known, request.chunk),
-                tables: hits,
-            };
-            self.still_lacks(&way, count, |_, _, block| self.pool().refs(block) > 0)
-        };
+        self.check_fits(total, usable, || self.needs_beside_public(&way, needed), tenant)?;
+        let lacks =
+            |count| self.still_lacks(&way, count, |_, _, block| self.pool().refs(block) > 0);
         let whole = request.full_sequence_must_fit;
         let mut at_least = if whole { needed.max(lacks(Count::Above)) } else { needed };
         let kept = self.kept_for_growth(hits, room.saturating_sub(at_least), tenant);
@@ -156,6 +151,41 @@ impl Manager {
         }
         self.room_for(needed, acquired, tenant)?;
         Ok(BlockNeeds { until, leave: 0, external })
+    }
+
+    /// Refuses a request that needs `all` blocks, or `own` ones beside what is public, if neither are ever to be had.
+    fn check_fits(
+        &self,
+        all: u64,
+        usable: u64,
+        own: impl FnOnce() -> u64,
+        tenant: u8,
+    ) -> Result<()> {
+        if all <= usable {
+            return Ok(());
+        }
+        let needed = all.min(own());
+        if needed <= usable { Ok(()) } else { Err(self.never_fits(needed, tenant)) }
+    }
+
+    /// Blocks that a request holds of its tenant's at some time on its way, beside the public ones that it found: these
+    /// are not its tenant's. Its first step takes `first` blocks. `u64::MAX` if it found none.
+    #[cold]
+    fn needs_beside_public(&self, way: &GrowthPath<'_, Vec<BlockId>>, first: u32) -> u64 {
+        let public = |block: BlockId| self.is_public(block);
+        let found = || way.tables.iter().flatten().copied().filter(|&block| block != NIL);
+        if !found().any(public) {
+            return u64::MAX;
+        }
+        let own = found().filter(|&block| !public(block)).count() as u64;
+        let lacks = self.still_lacks(way, Count::Exact, |_, _, block| public(block));
+        own + u64::from(lacks.max(first))
+    }
+
+    /// Whether a block counts for the public tenant, and for no other.
+    pub(in crate::manager) fn is_public(&self, block: BlockId) -> bool {
+        let public = self.pool().ledger().and_then(Ledger::public);
+        public.is_some_and(|tenant| self.pool().tenant(block) == tenant)
     }
 
     /// Of `blocks`, those that are cached and that `tenant` takes of what it may have: public ones it does not.

@@ -263,14 +263,17 @@ impl Manager {
     }
 
     /// Blocks that `seq` holds where it has slots up to `until`, all before them are computed and
-    /// nothing else is in the pool.
+    /// nothing else is in the pool. Public ones, which are not its tenant's, do not count.
     fn held_alone(&self, seq: SeqId, until: u32) -> Result<u64> {
         let sequence = self.sequences.get(seq)?;
-        let held = |reach: &GroupReach| {
+        let held = |(reach, table): (&GroupReach, &BlockTable)| {
             let computed = reach.computed(sequence.len, sequence.cached);
-            u64::from(reach.held_up_to(computed, until))
+            let gone = reach.gone(computed);
+            let kept = table.iter().enumerate().filter(|(at, _)| !gone.contains(at));
+            let public = kept.filter(|&(_, &block)| block != NIL && self.is_public(block)).count();
+            u64::from(reach.held_up_to(computed, until)) - public as u64
         };
-        let held = self.layout.groups().iter().map(held).sum::<u64>();
+        let held = self.layout.groups().iter().zip(&sequence.tables).map(held).sum::<u64>();
         // A block that is findable is copied also where no other sequence has it.
         let shared = self.shared_ahead(seq)?;
         let found =
