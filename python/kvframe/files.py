@@ -18,6 +18,7 @@ TRACE_BYTES = 1 << 32
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """What a mode gives to others than the owner."""
+ROOT = 0
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -54,7 +55,9 @@ def read_regular(path: str | os.PathLike[str], limit: int, *, secret: bool = Fal
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         told = os.fstat(file.fileno())
         _check(told, path)
-        if secret and told.st_mode & OTHERS:
+        # A secret that root mounts is for the group of the process, as in a container.
+        closed = OTHERS & ~stat.S_IRGRP if told.st_uid == ROOT else OTHERS
+        if secret and told.st_mode & closed:
             mode, mend = stat.S_IMODE(told.st_mode), f"chmod 600 {shlex.quote(os.fspath(path))}"
             raise FileError(path, f"mode {mode:04o}: is open to others than its owner: {mend}")
         if told.st_size > limit:
@@ -63,7 +66,8 @@ def read_regular(path: str | os.PathLike[str], limit: int, *, secret: bool = Fal
 
 
 def read_secret(path: str | os.PathLike[str], limit: int) -> bytes:
-    """What `read_regular` reads, of a file that others than its owner can do nothing with.
+    """What `read_regular` reads, of a file that others than its owner can do nothing with; one of
+    root's may be read by its group.
 
     Raises:
         FileError: As there, or its mode lets others read, write or run it.
