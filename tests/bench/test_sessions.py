@@ -121,7 +121,10 @@ capacity = [20]
     ("keys", "message"),
     [
         ({"turns": 3}, "workload.turns: is recorded in sessions = "),
-        ({"stationary_sessions": -1}, "workload.stationary_sessions = -1: must be between 0 and 1000"),
+        (
+            {"stationary_sessions": -1},
+            "workload.stationary_sessions = -1: must be between 0 and 1000",
+        ),
         ({"sessions": "", "resample": True}, "workload.resample: goes with sessions"),
         ({"jitter": 9.0}, 'workload.jitter: goes with arrivals = "closed", not "poisson"'),
         ({"arrivals": "closed", "burst": 3}, "workload.burst: goes with arrivals = "),

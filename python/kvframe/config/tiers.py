@@ -86,13 +86,14 @@ def check_tiers(config: Config, origins: Origins) -> Iterator[ConfigError]:
         )
     encrypted = any(tier.encryption != "none" for _, tier in on)
     for index, tenant in enumerate(config.tenants):
-        reason: str | None = None
-        if tenant.public:
-            reason = "encrypts nothing: public pages are under the key of no tenant: leave it out"
-        elif not encrypted:
-            reason = 'encrypts nothing: no tier says encryption = "aes-256-gcm"'
-        if tenant.key_file is not None and reason is not None:
-            yield origins.error(join(join("tenants", index), "key_file"), tenant.key_file, reason)
+        if tenant.key_file is None or (encrypted and not tenant.public):
+            continue
+        reason = (
+            "encrypts nothing: public pages are under the key of no tenant: leave it out"
+            if tenant.public
+            else 'encrypts nothing: no tier says encryption = "aes-256-gcm"'
+        )
+        yield origins.error(join(join("tenants", index), "key_file"), tenant.key_file, reason)
     for place, (path, tier) in enumerate(on):
         first = place == 0
         if first != (tier.store == HOST):
