@@ -230,6 +230,8 @@ def test_what_calls_are_given_is_checked() -> None:
     engine.run(text(1, 17))
     engine.only_below()
     ahead = engine.tiers.prefetch(text(1, 17))
+    bare = Engine([host()])
+    bare.tiers.close()
     wrong: Any = None
     seq = engine.start(text(2, 5)).seq
     for call, message in (
@@ -240,12 +242,12 @@ def test_what_calls_are_given_is_checked() -> None:
         (lambda: engine.tiers.drop_swapped(wrong), "swapped = None: must be a Swapped"),
         (lambda: engine.tiers.preempt(seq, wrong), "cost = None: must be a SwapCost"),
         (lambda: Tiers(wrong, wrong), "kv = None: must be a KVCacheManager"),
-        (lambda: Tiers(engine.kv, wrong), "pools: None is no pool of pages"),
+        (lambda: Tiers(bare.kv, wrong), "pools: None is no pool of pages"),
         (
-            lambda: Tiers(engine.kv, cast(Any, np.zeros((2, 2)))),
+            lambda: Tiers(bare.kv, cast(Any, np.zeros((2, 2)))),
             "no pool of pages; NumpyPool.adopt makes one",
         ),
-        (lambda: Tiers(engine.kv, [Part(engine.pools[0], wrong)]), "group = None: must be an int"),
+        (lambda: Tiers(bare.kv, [Part(bare.pools[0], wrong)]), "group = None: must be an int"),
     ):
         with pytest.raises(UsageError, match=message):
             call()

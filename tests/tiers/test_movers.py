@@ -63,12 +63,13 @@ def test_queued_copies_are_polled_and_never_waited_for() -> None:
     engine = Engine([host()], blocks=12)
     memory = NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16))
     mover = Queued(engine.pools[0], memory)
+    engine.tiers.close()
     engine.tiers = Tiers(
         engine.kv,
         engine.pools,
         host=[memory],
         movers=[mover],
-        worker=lambda _: engine.tiers.workers[0],
+        worker=lambda _: Inline(),
         poison=True,
         verify=True,
     )
@@ -109,12 +110,13 @@ class ByLayer(Queued):
 def test_a_load_is_arriving_layer_by_layer_before_it_has_landed() -> None:
     engine = Engine([host()], blocks=12)
     memory = NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16))
+    engine.tiers.close()
     engine.tiers = Tiers(
         engine.kv,
         engine.pools,
         host=[memory],
         movers=[ByLayer(engine.pools[0], memory)],
-        worker=lambda _: engine.tiers.workers[0],
+        worker=lambda _: Inline(),
         layerwise=True,
     )
     one = text(1, 14)
@@ -137,6 +139,7 @@ def test_a_load_is_arriving_layer_by_layer_before_it_has_landed() -> None:
 
 def test_layer_by_layer_needs_movers_that_can() -> None:
     engine = Engine([host()], blocks=12)
+    engine.tiers.close()
     with pytest.raises(UsageError, match="needs movers that have an onboard"):
         Tiers(engine.kv, engine.pools, layerwise=True)
 
@@ -159,6 +162,7 @@ def test_a_copy_that_cannot_be_queued_has_failed_and_holds_nothing(
     engine = Engine([host()], blocks=12, parts=2)
     memory = [NumpyPool(Layout.of(BLOCK_FIRST, SHAPE, 16)) for _ in range(2)]
     first, second = Queued(engine.pools[0], memory[0]), Full(engine.pools[1], memory[1])
+    engine.tiers.close()
     engine.tiers = Tiers(
         engine.kv,
         [Part(pool) for pool in engine.pools],
@@ -199,7 +203,8 @@ def test_a_pool_on_a_device_is_read_and_written_through_its_bytes() -> None:
     layout = Layout.of(LAYER_FIRST, SHAPE, 12)
     data = np.zeros(layout.nbytes, np.uint8)
     pool = DevicePool(Emulated(), layout, plane_addresses(layout, data.ctypes.data), data)
-    tiers = Tiers(engine.kv, [Part(pool)], worker=lambda _: engine.tiers.workers[0])
+    engine.tiers.close()
+    tiers = Tiers(engine.kv, [Part(pool)], worker=lambda _: Inline())
     one = text(1, 13)
     grant = tiers.allocate(one)
     rows = [kv_of(one[: at + 1]) for at in range(12)]
