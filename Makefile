@@ -67,7 +67,7 @@ check: setup
 	cargo fmt --all --check
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(CLIPPY) --package kvframe-core -- -D warnings
+	$(CLIPPY) --package kvframe-core --all-targets -- -D warnings
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	KVFRAME_RUNS=4 KVFRAME_SCRIPTS=20 cargo test --quiet --locked -p kvframe-core $(FAST:%=--test %)
