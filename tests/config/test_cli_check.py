@@ -164,6 +164,15 @@ def test_a_word_without_quotes_is_named(tmp_path: Path, value: str, told: str) -
         ),
         (["check", "a", "b"], "error: Got unexpected extra argument (b)\nhint: kvframe check --h"),
         (["check", "--sceme"], "error: No such option"),
+        (
+            ["bench", "run", "--json"],
+            "error: No such option '--json': here it is --format json\nhint: kvframe bench run --h",
+        ),
+        (
+            ["bench", "tune", "lru", "--format", "json"],
+            "error: No such option '--format': here it is --json\nhint: kvframe bench tune --help",
+        ),
+        (["check", "--json"], "error: No such option '--json'"),
     ],
 )
 def test_faults_leave_stdout_empty(file: Path, arguments: list[str], stderr: str) -> None:
