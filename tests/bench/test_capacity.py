@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,11 @@ def test_requests_larger_than_a_capacity_are_counted(
         for full, answer in ((3, 15), (5, 40))
     ]  # fmt: skip
     Path(tmp_path, "made.jsonl").write_bytes(text(rows))
-    asked = {"traces": [str(tmp_path / "made.jsonl")], "policies": ["lru"], "formats": ["json"]}
+    asked: dict[str, Any] = {
+        "traces": [str(tmp_path / "made.jsonl")],
+        "policies": ["lru"],
+        "formats": ["json"],
+    }
     small, middle = taken[0] - 1, taken[0]
     sizes = [str(size) for size in (middle, small, 100)]
     job = Job(Request(**asked, capacities=sizes, modes=[mode]))

@@ -47,7 +47,7 @@ def larger(plans: Iterable[Plan]) -> list[str]:
     for plan in plans:
         if plan.capacity is not None:
             asked.setdefault((*plan.group, plan.source.arrival_seed), []).append(plan)
-    told = {}
+    told: dict[str, None] = {}
     for group in asked.values():
         source, mode = group[0].source, group[0].mode
         taken = taken_blocks(source, mode)
@@ -74,7 +74,10 @@ def _largest(source: Source, mode: str) -> int:
 def taken_blocks(source: Source, mode: str) -> npt.NDArray[np.int64]:
     """Blocks that each request takes for itself: of its prompt; by the clock of its answer too."""
     columns, size = source.trace.columns(), source.trace.block_size
-    tokens = columns["input_tokens"].astype(np.int64)
-    if mode == "engine":
-        return tokens // size
-    return -(-(tokens + (columns["output_tokens"] if mode == "timed" else 0)) // size)
+    tokens: npt.NDArray[np.int64] = columns["input_tokens"].astype(np.int64)
+    if mode == "timed":
+        tokens += columns["output_tokens"]
+    if mode != "engine":  # there a partial block is none
+        tokens += size - 1
+    tokens //= size
+    return tokens

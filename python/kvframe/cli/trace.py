@@ -48,12 +48,13 @@ class _OneTrace(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            if "unexpected extra argument" in error.message:
-                error.message += (
-                    ": one trace at a time; `kvframe trace merge` makes one of several, and a "
-                    "folder of sessions is one"
-                )
-            raise
+            if "unexpected extra argument" not in error.message:
+                raise
+            told = (
+                f"{error.message}: one trace at a time; `kvframe trace merge` makes one of "
+                "several, and a folder of sessions is one"
+            )
+            raise click.UsageError(told, ctx) from error
 
 
 @trace.command(
