@@ -36,6 +36,15 @@ class FileError(OSError):
         super().__init__(0, reason, str(name))
 
 
+def why_unread(error: OSError | ValueError, path: str | os.PathLike[str]) -> str:
+    """Why ``path`` could not be read; of one that is not there, where it was looked for."""
+    if isinstance(error, FileNotFoundError):
+        return f"{error.strerror}: looked for {os.path.abspath(path)}"
+    if isinstance(error, FileError):
+        return str(error.strerror)
+    return f"cannot be read: {error}"
+
+
 def read_regular(path: str | os.PathLike[str], limit: int, *, secret: bool = False) -> bytes:
     """All of a regular file, or nothing of the null device.
 

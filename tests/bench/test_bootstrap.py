@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from kvframe import _core
-from kvframe.bench.bootstrap import clusters, drawn_rates, simultaneous
+from kvframe.bench.bootstrap import clusters, drawn_rates, simultaneous, told
+from kvframe.bench.outcomes import RequestFacts
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import driver
 from kvframe.policies import BatchedEviction
@@ -39,6 +40,34 @@ def test_requests_of_a_session_are_one_cluster() -> None:
     assert clusters(np.array([1, 1, 0]))[1] == 2
     assert clusters(np.array([-1, -1]))[1] == 2
     assert clusters(np.array([], np.int64))[1] == 0
+
+
+def facts(session: list[int]) -> RequestFacts:
+    count = len(session)
+    none = np.full(count, -1)
+    return RequestFacts(np.full(count, 16, np.uint32), np.array(session), none, none[:0])
+
+
+def test_one_session_is_resampled_by_request() -> None:
+    """Drawn whole, each draw would be the same, and any difference certain."""
+    dice = np.random.default_rng(5)
+    hits = dice.integers(0, 1000, 500).astype(np.uint32)
+    tokens = np.full(500, 1000, np.uint32)
+    one, none = (drawn_rates([hits], tokens, np.full(500, name)) for name in (7, -1))
+    assert one.std() > 0
+    assert np.array_equal(one, none)
+
+
+def test_what_is_resampled_is_said_and_that_it_is_few() -> None:
+    few = "(few: intervals of less than 20 are too narrow)"
+    alone = "(all are of one session, which says little: intervals are too narrow)"
+    assert told(facts([3] * 40)) == f"40 requests {alone}"
+    assert told(facts([3, 3, 4])) == f"2 sessions {few}"
+    # Of those behind the warm-up all are of one.
+    assert told(facts([3, 3, 4]), 2) == f"1 request {alone}"
+    assert told(facts(list(range(19)))) == f"19 sessions {few}"
+    assert told(facts(list(range(20)))) == "20 sessions"
+    assert "names no sessions" in told(facts([-1, -1]))
 
 
 def test_the_spread_of_draws_is_that_of_the_mean() -> None:

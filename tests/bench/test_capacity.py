@@ -2,16 +2,19 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kvframe import _core
 from kvframe.bench.capacity import SHIPPED, parse_all, parse_shape
+from kvframe.bench.curve import spaced
 from kvframe.bench.job import Job, Request
 from kvframe.config.schema import MAX_BLOCKS
 from kvframe.errors import ConfigError
 
 from .conftest import Command
-from .made import ran, write
+from .made import ran, text, write
 
 SHAPE = "layers=32,kv_heads=8,head_dim=128"
 # 2 x 32 x 8 x 128 x 2 bytes = 128 KiB a token.
@@ -83,16 +86,55 @@ def test_without_a_capacity_sizes_are_shares_of_what_is_there(tmp_path: Path) ->
     made = str(write(tmp_path / "made.jsonl", 200))
     job, outcome = ran(traces=made, policies="lru", formats="json")
     distinct = job.plans[0].source.trace.prepare("engine")["unique_blocks"]
+    profile = _core.TraceProfile.of(job.plans[0].source.trace, "engine")
+    longest = profile.facts()["longest"]
     shares = [math.ceil(share * distinct) for share in (0.01, 0.03, 0.1, 0.3)]
-    assert [plan.capacity for plan in job.plans] == shares
-    assert f"{made}: no --capacity, so 1%, 3%, 10%, 30% of its {distinct:,} distinct blocks." in (
-        job.doubts
-    )
+    assert shares[0] < longest < shares[1]
+    assert [plan.capacity for plan in job.plans] == [longest, *shares[1:]]
+    assert spaced(profile)[0] == longest
+    assert (
+        f"{made}: no --capacity, so 1%, 3%, 10%, 30% of its {distinct:,} distinct blocks, but at "
+        f"least the {longest} of its largest request."
+    ) in job.doubts
     (table,) = Job(Request(traces=[made])).outputs(outcome)
     assert "no --capacity, so 1%, 3%, 10%, 30% of its" in table
     shipped = Job(Request(traces=["synthetic"], policies=["lru"], formats=["json"]))
     assert [str(plan.capacity) for plan in shipped.plans] == list(SHIPPED)
     assert not any("no --capacity" in doubt for doubt in shipped.doubts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "taken", "fate"),
+    [("engine", [3, 5], "cached as far as there is room"),
+     ("trace", [4, 6], "cached as far as there is room"),
+     ("timed", [4, 8], "rejected")],
+)  # fmt: skip
+def test_requests_larger_than_a_capacity_are_counted(
+    tmp_path: Path, mode: str, taken: list[int], fate: str
+) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 16 * full + 1, "output_length": answer,
+         "hash_ids": list(range(full + 1)), "block_size": 16}
+        for full, answer in ((3, 15), (5, 40))
+    ]  # fmt: skip
+    Path(tmp_path, "made.jsonl").write_bytes(text(rows))
+    asked: dict[str, Any] = {
+        "traces": [str(tmp_path / "made.jsonl")],
+        "policies": ["lru"],
+        "formats": ["json"],
+    }
+    small, middle = taken[0] - 1, taken[0]
+    sizes = [str(size) for size in (middle, small, 100)]
+    job = Job(Request(**asked, capacities=sizes, modes=[mode]))
+    told = (
+        f"2 requests are larger than {small} blocks, 1 request is larger than {middle} blocks, the "
+        f"largest {taken[1]}; they are {fate}."
+    )
+    assert [doubt for doubt in job.doubts if "larger than" in doubt] == [
+        f"{tmp_path / 'made.jsonl'}, {mode} mode: {told}"
+    ]
+    room = Job(Request(**asked, capacities=["100"], modes=[mode]))
+    assert not any("larger than" in doubt for doubt in room.doubts)
 
 
 def test_tune_takes_a_share_as_well(tmp_path: Path, bench: Command) -> None:

@@ -63,6 +63,8 @@ def test_what_changed_is_told_with_its_interval(results: Path, bench: Command) -
     assert sentence(compared("a", "c").differences).startswith("nothing changed in ")
     done = bench("compare", "a", "b", "--fail-if", "token_hit < -0.1pp")
     assert done.returncode == 1
+    doubt = "made.jsonl: 95% intervals by 2,000 paired resamplings of 300 sessions."
+    assert doubt in done.stdout.splitlines()
     assert "--fail-if token_hit < -0.1pp: made.jsonl engine policy.py:Mine" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("B differs from A")
     done = bench("compare", "a", "c", "--fail-if", "token_hit_rate < -0.1pp", "--json")

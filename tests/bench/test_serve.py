@@ -84,7 +84,11 @@ def test_what_does_not_fit_is_said_aloud(bench: Command, small: Path) -> None:
     cells = found(bench, "--trace", small, "--policy", "lru", "--capacity", "2")
     assert (cells[0]["finished"], cells[0]["rejected"], cells[0]["goodput"]) == (1, 3, None)
     done = bench("serve", "--trace", small, "--policy", "lru", "--capacity", "2")
-    assert "3 requests rejected, larger than the pool." in done.stdout.splitlines()[-1]
+    *_, last = done.stdout.splitlines()
+    told = (
+        "small.jsonl, load 1, 2 blocks: 3 requests rejected, larger than the pool; of the others, "
+    )
+    assert f"{told}one policy was tried, lru " in last
 
 
 def test_a_card_says_the_capacity(bench: Command, small: Path) -> None:

@@ -265,6 +265,8 @@ def test_tiers_in_tables_rows_and_verdicts(bench: Command, again: Path, tmp_path
     assert "below the pool: host 8 pages, " in done.stdout
     assert "What the tiers do" in done.stdout
     assert "of its link were not given: 50 GB/s up, 50 GB/s down and 20 us" in done.stdout
+    partly = bench("serve", *asked[:-1], "host=8,read=50GB/s,write=50GB/s")
+    assert "tier host: latency of its link was not given: 50 GB/s up" in partly.stdout
     *_, verdict = done.stdout.splitlines()
     assert verdict.startswith("again.jsonl, load 1, 3 blocks: host below the pool ")
     with (tmp_path / "rows.csv").open(newline="") as file:

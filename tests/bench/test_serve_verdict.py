@@ -88,6 +88,44 @@ def test_a_routing_that_matters_at_other_step_times_only_is_told() -> None:
     )
 
 
+def below_and_without(**given: tuple[object, object]) -> str:
+    """What is said of a tier: each field's value without it, and with it."""
+    made, lru = source(np.random.default_rng(0), 5), choose("lru", Registry())
+    host = parse_tiers(["host=8"], Registry())
+    always: dict[str, object] = {"makespan": 3600.0, "replicas": 1, "ttft_p99": 0.01}
+    without, below = (
+        cell(policy="lru", **always | {name: pair[at] for name, pair in given.items()})
+        for at in (0, 1)
+    )
+    plan = ServerPlan(made, lru, 8, 1.0)
+    return tier_sentence({plan: without, replace(plan, tiers=host): below})
+
+
+def test_where_no_request_is_finished_there_is_no_verdict_on_tiers() -> None:
+    nothing = {"finished": (0, 0), "rejected": (7, 7), "ttft_mean": (None, None)}
+    assert below_and_without(**nothing) == ""
+    some = below_and_without(finished=(1, 1), rejected=(7, 7))
+    assert some.startswith(
+        "made, load 1, 8 blocks: 7 requests rejected, larger than the pool; of the others, host "
+        "below the pool makes no difference"
+    )
+    assert some.count("rejected") == 1
+
+
+def test_hits_that_fall_while_less_is_computed_are_told_with_it() -> None:
+    """What preempted requests find is in no hit rate, and yet is not computed."""
+    hits = {"token_hit_rate": (0.84, 0.837)}
+    told = below_and_without(**hits, prefill_tokens=(90_000, 70_000))
+    assert (
+        "prompt tokens found at first 84.0% -> 83.7% (), computed with what was preempted " in told
+    )
+    assert "90,000 -> 70,000; " in told
+    for more in (70_000, 99_000):
+        plain = below_and_without(token_hit_rate=(0.5, 0.6), prefill_tokens=(100_000, more))
+        assert "computed" not in plain
+    assert "computed" not in below_and_without(**hits, prefill_tokens=(70_000, 90_000))
+
+
 @pytest.mark.parametrize(
     ("busy", "told"),
     [

@@ -105,6 +105,16 @@ def test_differences_are_those_of_the_bootstrap(study: Study) -> None:
     )
 
 
+def test_json_without_charts_is_refused_by_name(bench: Command, tmp_path: Path) -> None:
+    asked = ("--trace", write(tmp_path / "made.jsonl"), "--capacity", "60", "--json")
+    done = bench("tune", "slru", "--option", "protected_uses=3", *asked)
+    (tmp_path / "tune.json").write_text(done.stdout)
+    with pytest.raises(
+        ConfigError, match=r"tune\.json: is of `kvframe bench tune`, which has no ch"
+    ):
+        Study.read("tune.json")
+
+
 def test_reading_gives_what_ran(bench: Command, study: Study, tmp_path: Path) -> None:
     trace = write(tmp_path / "made.jsonl")
     done = bench("run", "--trace", trace, "--policy", ",".join(POLICIES), "--capacity",

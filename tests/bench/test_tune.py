@@ -70,6 +70,19 @@ def test_what_may_be_chance_is_not_told_apart() -> None:
     assert ": the two are not told apart there: keep the defaults, or tune on " in found.sentence
 
 
+def test_a_tie_in_the_first_part_goes_to_the_defaults() -> None:
+    """Nothing is evicted before the second part, so nothing there tells settings apart."""
+    rows = [*scanned(3, range(6)), *scanned(500, range(10, 16), at=1_000)]
+    made = Source("made", "", _core.Trace.parse(text(rows), "made", None))
+    options = {"protected_uses": ["2", "3"]}
+    found = tune(made, "slru:protected_uses=4294967295", options, [12], "engine", 0.005)
+    assert len({setting.held_out for setting in found.settings}) > 1
+    assert found.best == found.default == found.settings[0].policy
+    told = "all settings hit the same in the first part: it cannot choose; keep the defaults"
+    assert found.sentence == told
+    assert [row.baseline for row in found.held] == ["lru"]
+
+
 @pytest.mark.parametrize("command", [("tune", "slru", "--option", "protected_uses=2"), ("curve",)])
 def test_several_traces_are_refused(bench: Command, command: tuple[str, ...]) -> None:
     done = bench(*command, "--trace", "conversation,synthetic")
@@ -102,4 +115,5 @@ def test_each_figure_says_which_requests_it_is_of(bench: Command) -> None:
     assert title == "synthetic: engine mode, 1,000, 4,000 blocks; token hit rates"
     assert header.split("  ")[-2:] == ["first part", "held out"]
     told = "first part: requests 1 to 998, by which settings are ranked. held out: requests 999 to "
-    assert f"{told}3,993, in the cache that the first part has left; intervals are" in done.stdout
+    told += "3,993, in the cache that the first part has left; 95% intervals by 2,000 paired "
+    assert f"{told}resamplings of " in done.stdout

@@ -164,6 +164,15 @@ def test_a_word_without_quotes_is_named(tmp_path: Path, value: str, told: str) -
         ),
         (["check", "a", "b"], "error: Got unexpected extra argument (b)\nhint: kvframe check --h"),
         (["check", "--sceme"], "error: No such option"),
+        (
+            ["bench", "run", "--json"],
+            "error: No such option '--json': here it is --format json\nhint: kvframe bench run --h",
+        ),
+        (
+            ["bench", "tune", "lru", "--format", "json"],
+            "error: No such option '--format': here it is --json\nhint: kvframe bench tune --help",
+        ),
+        (["check", "--json"], "error: No such option '--json'"),
     ],
 )
 def test_faults_leave_stdout_empty(file: Path, arguments: list[str], stderr: str) -> None:
@@ -340,16 +349,26 @@ key_file = "{key}"
     Path("good.jsonl").write_text(f"{[*range(32)]}\n")
     Path("words.jsonl").write_text('["a"]\n')
     good = {"public": "good.jsonl", "own": "good.key", "key": "good.key", "floor": "2"}
+    looked = f"looked for {re.escape(str(Path.cwd()))}"
     none, few = "No such file or directory", "has 5 bytes: must be at least 32"
     for wrong, told in (
         ({}, []),
-        ({"public": "none.jsonl"}, [f'kvframe.toml:2: prefix.public = "none.jsonl": .*{none}']),
+        (
+            {"public": "none.jsonl"},
+            [f'kvframe.toml:2: prefix.public = "none.jsonl": {none}: {looked}/none.jsonl$'],
+        ),
         ({"public": "words.jsonl"}, [r"prefix.public = \"words.jsonl\": line 1: .*must be token"]),
         ({"floor": "1"}, [r"tenants\[1\].floor = 1: is 1 blocks: the prefixes of .* have 2"]),
-        ({"own": "none.key"}, [f"tenant a: key_file = 'none.key': cannot be read: .*{none}"]),
+        (
+            {"own": "none.key"},
+            [rf'kvframe.toml:5: tenants\[0\].key_file = "none.key": {none}: {looked}/none.key$'],
+        ),
         (
             {"public": "none.jsonl", "key": "short.key"},
-            [f"tier d: key_file = 'short.key': {few}", f"prefix.public = .*{none}"],
+            [
+                f"prefix.public = .*{none}",
+                rf'kvframe.toml:19: tiers\[1\].key_file = "short.key": {few}',
+            ],
         ),
     ):
         file.write_text(text.format(**good | wrong))

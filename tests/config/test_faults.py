@@ -106,7 +106,13 @@ def test_a_source_of_another_type(given: dict[str, Any], message: str) -> None:
         (b"[cache\n", "kvframe.toml:1: is not TOML: Expected ']' at the end of a table declar"),
         (b"a = 1\nb", "kvframe.toml:2: is not TOML: Expected '=' after a key"),
         (b"a = 1\n\nb = '\xff'", "kvframe.toml:3: is not UTF-8 (byte 12)"),
-        (b"a = 1\na = 2\n", "kvframe.toml:2: is not TOML: Cannot overwrite a value"),
+        (b"a = 1\na = 2\n", "kvframe.toml:2: is not TOML: Cannot overwrite a value: a"),
+        (
+            b"[a]\nb.c = 1\nb.c = 2\n",
+            "kvframe.toml:3: is not TOML: Cannot overwrite a value: b.c",
+        ),
+        (b"[a]\n[a]\n", "kvframe.toml:2: is not TOML: Cannot declare a twice"),
+        (b"[a.b]\n[a.b]\n", "kvframe.toml:2: is not TOML: Cannot declare a.b twice"),
         (
             b"a = " + b"9" * 5000,
             "kvframe.toml:1: a number of 5000 characters: must have at most 128",

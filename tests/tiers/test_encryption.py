@@ -344,11 +344,11 @@ def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
             (),
             'checksum = "hmac-sha256": encryption has a tag of its own',
         ),
-        (below(64, "shared", key_file=short, **gcm), (), "tier below: .* has 5 bytes"),
+        (below(64, "shared", key_file=short, **gcm), (), r"tiers\[1\]\.key_file = .* has 5 bytes"),
         (
             below(64, "shared", key_file=key, **gcm),
             [TenantConfig(name="a", key_file=short)],
-            "tenant a: .* has 5 bytes",
+            r"tenants\[0\]\.key_file = .* has 5 bytes",
         ),
         (
             below(64, "shared"),

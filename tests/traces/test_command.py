@@ -179,3 +179,21 @@ def test_a_conversation_goes_on_from_its_last_prompt() -> None:
     assert ids[2] == ids[0][:2]  # it is shorter: only the system prompt is left
     assert ids[3][:2] == ids[2]
     assert not set(ids[3][2:]) & set(ids[1][2:])
+
+
+def test_a_block_size_that_rows_say_otherwise_is_told(kvframe: Command, tmp_path: Path) -> None:
+    path = tmp_path / "said.jsonl"
+    path.write_bytes(lines(row(0, 64, [1], block_size=64), row(9, 64, [2], block_size=64)))
+    told = "--block-size 16 is ignored: the trace has blocks of 64"
+    assert told in kvframe("trace", "info", path, "--block-size", 16).stderr
+    assert "is ignored" not in kvframe("trace", "info", path, "--block-size", 64).stderr
+    assert told in read(str(path), ReadOptions(block_size=16)).remarks
+    path.write_bytes(lines(row(0, 32, [1, 2]), row(9, 32, [1, 3])))
+    assert not any("is ignored" in one for one in read(str(path), ReadOptions(16)).remarks)
+
+
+@pytest.mark.parametrize("command", ["info", "validate"])
+def test_several_traces_are_for_merge(kvframe: Command, small: Path, command: str) -> None:
+    done = kvframe("trace", command, small, small)
+    assert done.exit_code == 2
+    assert "one trace at a time; `kvframe trace merge` makes one of several" in done.stderr

@@ -145,6 +145,10 @@ def test_steps_go_on_from_as_much_as_is_not_new(made: Any) -> None:
     )
     assert (source.form, source.trace.block_size) == ("steps", 16)
     assert any("a gap counts from the end" in remark for remark in source.remarks)
+    own = "every session counts its times from its own start"
+    assert any(own in remark for remark in source.remarks)
+    alone = made({"id": "a", "steps": [step(40, 40, 20, 9.0), step(70, 14, 8, 2.5)]})
+    assert not any(own in remark for remark in alone.remarks)
     rows = [source.trace.request(at) for at in range(4)]
     # The gap of a first step says nothing.
     assert [(time, tokens) for time, tokens, *_ in rows] == [

@@ -5,6 +5,7 @@ The parts, in the order the data goes through them:
 ``options``   texts of the command line, split and checked
 ``sweep``     the same from a file
 ``capacity``  "8000", "5%" or "40 GiB" to blocks of the trace
+``room``      sizes where none is asked for, and requests that are larger than one
 ``traces``    a shipped name, a file or stdin to a parsed trace and its SHA-256
 ``arrivals``  the same trace at other times, or in larger blocks
 ``policies``, ``admissions``, ``matchers``   a text to a policy of that kind (``named``)

@@ -3,7 +3,8 @@
 A rate is hit tokens over prompt tokens. Requests of one session go together: a draw takes as many
 sessions as there are, with replacement, and each request without a session is one of its own
 (Efron and Tibshirani, 1993, chapter 8; Field and Welsh, 2007, for clusters). All policies and sizes
-see the same draws, so a difference is paired by request.
+see the same draws, so a difference is paired by request. One session alone cannot be resampled: its
+requests are. Intervals of few sessions are too narrow (Cameron, Gelbach and Miller, 2008).
 
 Many comparisons are made at once, one for each policy and size, and the best of them is told. So an
 interval is as wide as the largest studentised deviation of all of them asks for, the max-statistic
@@ -28,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 2_000
 LEVEL = 0.95
 _SEED = 20_261
+FEW = 20
+"""Sessions of which intervals are too narrow: less than this."""
 # A difference below this is rounding error of float sums, and counts as none.
 _NOISE = 1e-12
 # Weights drawn at a time: 32 MiB of them.
@@ -47,19 +50,30 @@ def clusters(session: Sessions) -> tuple[Sessions, int]:
     return cluster, named + len(alone)
 
 
+def resampled(session: Sessions) -> tuple[Sessions, int]:
+    """As `clusters`, but each request is one of its own where all are of one."""
+    cluster, count = clusters(session)
+    return (cluster, count) if count > 1 else (np.arange(len(session)), len(session))
+
+
 def told(facts: RequestFacts, first: int = 0) -> str:
     """What is resampled of the requests from ``first`` on, as ``1,200 sessions``; and what that
-    leaves out where it is requests.
+    leaves out where it is requests, or few.
     """
-    count = clusters(facts.together[first:])[1]
-    if facts.are_told:
-        return f"{count:,} sessions, told by prompts (the trace names none)"
-    if (facts.session >= 0).any():
-        return f"{count:,} sessions"
-    return (
-        f"{count:,} requests (the trace names no sessions: where its requests belong together, "
-        "intervals are too narrow)"
-    )
+    together = facts.together[first:]
+    named = bool((facts.session >= 0).any())
+    requests = f"{len(together):,} request{'' if len(together) == 1 else 's'}"
+    if not named and not facts.are_told:
+        return (
+            f"{requests} (the trace names no sessions: where its requests belong together, "
+            "intervals are too narrow)"
+        )
+    if clusters(together)[1] < 2:
+        return f"{requests} (all are of one session, which says little: intervals are too narrow)"
+    count = resampled(together)[1]
+    by_prompt = "" if named else ", told by prompts (the trace names none)"
+    few = f" (few: intervals of less than {FEW} are too narrow)" if count < FEW else ""
+    return f"{count:,} sessions{few}{by_prompt}"
 
 
 def drawn_rates(
@@ -78,7 +92,7 @@ def drawn_rates(
         draws: How many.
         seed: Of the draws: the same one gives the same sessions.
     """
-    cluster, count = clusters(session)
+    cluster, count = resampled(session)
     sums = np.stack([np.bincount(cluster, column, count) for column in (*hits, tokens)], axis=1)
     dice = np.random.default_rng(seed)
     rates = np.empty((draws, len(hits)))

@@ -4,11 +4,10 @@ or a range of blocks: ``1000:64000:x2``, ``1000:4000:+1000``.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kvframe.bench.options import OptionOrigins, keyed, split_list
-from kvframe.bench.traces import shipped
 from kvframe.config import CacheConfig, Config, ModelConfig
 from kvframe.config.capacity import block_bytes, capacity_blocks, check_model
 from kvframe.config.environment import EnvText
@@ -109,20 +108,6 @@ def parse_each(texts: Iterable[str], model: ModelConfig | None) -> list[Capacity
     """
     items = split_list(texts, "--capacity")
     return [one for text in items for one in _several(text, model)]
-
-
-def by_default(trace: str, blocks: Sequence[str], shares: Sequence[str]) -> list[Capacity]:
-    """What is tried where no capacity is asked for: ``blocks`` of a shipped trace, ``shares`` of
-    the distinct blocks of any other.
-    """
-    return parse_blocks(blocks if trace in shipped() else shares)
-
-
-def told_shares(trace: str, shares: Sequence[str], distinct: int) -> list[str]:
-    """A remark that the shares were chosen; none of a shipped trace."""
-    if trace in shipped():
-        return []
-    return [f"{trace}: no --capacity, so {', '.join(shares)} of its {distinct:,} distinct blocks."]
 
 
 def parse_shape(text: str) -> ModelConfig:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from kvframe.bench.bootstrap import drawn_rates, simultaneous
+from kvframe.bench.bootstrap import DRAWS, LEVEL, drawn_rates, simultaneous, told
 from kvframe.bench.cells import Cell
 from kvframe.bench.outcomes import RequestFacts, RequestOutcomes
 from kvframe.bench.report import Table
@@ -124,11 +124,13 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         differences: Of the cells that both have, for each metric.
         only_in_a: Cells without a partner in B, in words.
         only_in_b: Cells without a partner in A.
+        doubt: What the intervals are of, a line a trace; none where there are no intervals.
     """
 
     differences: list[Difference]
     only_in_a: list[str]
     only_in_b: list[str]
+    doubt: list[str]
 
     def alone(self) -> list[str]:
         """What has no partner, a line a result; none where all have one."""
@@ -146,15 +148,24 @@ def compared(a: str, b: str, metrics: Iterable[str] = (RATE,)) -> Compared:
     common = [key for key in one if key in other]
     if not common:
         raise ConfigError(f"{a}, {b}: no cell is in both")
-    found = []
+    found: list[Difference] = []
+    doubt: list[str] = []
     for metric in dict.fromkeys(metrics):
         rows = [_of(key, one[key], other[key], metric) for key in common]
-        found += _with_intervals(rows, common, (a, one), (b, other)) if metric == RATE else rows
+        if metric == RATE:
+            rows, facts = _with_intervals(rows, common, (a, one), (b, other))
+            doubt = [_doubt(trace, known) for trace, known in facts.items()]
+        found += rows
     return Compared(
         differences=found,
         only_in_a=[_named(kept.cell) for key, kept in one.items() if key not in other],
         only_in_b=[_named(kept.cell) for key, kept in other.items() if key not in one],
+        doubt=doubt,
     )
+
+
+def _doubt(trace: str, facts: RequestFacts) -> str:
+    return f"{trace}: {LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(facts)}."
 
 
 _Key = tuple[object, ...]
@@ -224,8 +235,10 @@ def _with_intervals(
     keys: Sequence[_Key],
     a: tuple[str, Mapping[_Key, _Kept]],
     b: tuple[str, Mapping[_Key, _Kept]],
-) -> list[Difference]:
-    """The same with intervals where both results keep outcomes of equally many requests."""
+) -> tuple[list[Difference], dict[str, RequestFacts]]:
+    """The same with intervals where both results keep outcomes of equally many requests; and what
+    their traces say of these.
+    """
     pairs: dict[int, tuple[RequestOutcomes, RequestOutcomes]] = {}
     facts: dict[str, RequestFacts] = {}
     for at, key in enumerate(keys):
@@ -240,7 +253,7 @@ def _with_intervals(
             facts[trace] = known
         pairs[at] = one, other
     if not pairs:
-        return rows
+        return rows, {}
     estimates, drawn = [], []
     for trace, known in facts.items():
         places = [at for at in pairs if rows[at].trace == trace]
@@ -255,7 +268,7 @@ def _with_intervals(
         filled[at] = msgspec.structs.replace(
             rows[at], low=float(made.low[i]), high=float(made.high[i]), p=float(made.p[i])
         )
-    return filled
+    return filled, facts
 
 
 def _outcomes(where: str, kept: Mapping[_Key, _Kept], key: _Key) -> RequestOutcomes | None:

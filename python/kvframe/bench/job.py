@@ -16,6 +16,7 @@ from kvframe.bench import (
     policies,
     render,
     report,
+    room,
     tiered,
 )
 from kvframe.bench.arrivals import coarsened
@@ -163,13 +164,13 @@ class Job:
         # Csv and json have no place for remarks.
         shown = self._remarks if human else self.doubts
         for source in () if sizes else sources:
-            distinct = source.trace.prepare(modes[0])["unique_blocks"]
-            shown += capacity.told_shares(source.name, capacity.SHARES, distinct)
+            shown += room.told_shares(source, modes[0], capacity.SHARES)
         if request.jobs > 1:
             self._remarks.append(f"{request.jobs} replays ran side by side: speeds are too low.")
         self.plans = cross(
             sources, modes, choices, sizes, reference, gates, indexes, list(dict.fromkeys(arrivals))
         )
+        shown += room.larger(self.plans)
         if found is not None:
             shown += found.remarks([s.trace.block_size for s in sources])
             for source in sources:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from kvframe.bench.admissions import KEEP_ALL, Admission
 from kvframe.bench.arrivals import varied
-from kvframe.bench.capacity import SHARES, SHIPPED, Capacity, by_default
+from kvframe.bench.capacity import SHARES, SHIPPED, Capacity
 from kvframe.bench.cells import Plan
 from kvframe.bench.matchers import OWN, Matcher
 from kvframe.bench.policies import BOUND, Choice
+from kvframe.bench.room import sizes_by_default
 from kvframe.bench.traces import Source
 
 
@@ -51,7 +52,8 @@ def cross(
 
 def _sizes(source: Source, mode: str, capacities: Sequence[Capacity]) -> list[int | None]:
     """Numbers of blocks, each once."""
-    capacities = capacities or by_default(source.name, SHIPPED, SHARES)
+    if not capacities:
+        return list(sizes_by_default(source, mode, SHIPPED, SHARES))
     distinct = 0
     if any(capacity.share is not None for capacity in capacities):
         distinct = source.trace.prepare(mode)["unique_blocks"]

@@ -85,7 +85,7 @@ def read(name: str, options: ReadOptions) -> Source:
     totals = RequestTotals.of(
         columns["input_tokens"], (int(times[0]), int(times[-1])), trace.block_size
     )
-    told = remarks(totals, trace.ids_repeat, given)
+    told = remarks(totals, trace.ids_repeat, given, options.block_size)
     return Source(
         found.label, sha256, trace, unit, doubt, found.reader.name,
         (*found.remarks, *told),

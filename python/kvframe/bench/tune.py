@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from kvframe.bench.bootstrap import drawn_rates, simultaneous
+from kvframe.bench.bootstrap import DRAWS, LEVEL, drawn_rates, simultaneous, told
 from kvframe.bench.cells import Plan
 from kvframe.bench.comparison import Comparison
 from kvframe.bench.lacks import lacks
@@ -43,7 +44,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it.
 
     Attributes:
-        best: The combination that hits most in the first part.
+        best: The combination that hits most in the first part; the defaults where they hit as much.
         default: The policy without options.
         settings: All combinations, best in the first part first, and lru.
         first_part: Requests, from the start, that the choice goes by: rates ``fitted``, ``gain``.
@@ -52,6 +53,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         held: The best with the defaults, and with lru, by the requests held out.
         overfits: Whether a gain in the first part is none in the rest, beyond doubt.
         sentence: The answer.
+        doubt: What the intervals of ``held`` are of.
         remarks: What the policy goes by, and the trace does not tell.
     """
 
@@ -64,6 +66,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     held: Sequence[Comparison]
     overfits: bool
     sentence: str
+    doubt: str
     remarks: Sequence[str]
 
 
@@ -157,7 +160,7 @@ def _tuned(
     settings = [
         Setting(policy=label, fitted=rate(label, fit), held_out=rate(label, rest)) for label in hits
     ]
-    settings.sort(key=lambda setting: -setting.fitted)
+    settings.sort(key=lambda setting: (-setting.fitted, setting.policy != default.label))
     own = [setting for setting in settings if setting.policy != lru.label]
     best, base = own[0].policy, default.label
     others = list(dict.fromkeys(label for label in (base, lru.label) if label != best))
@@ -178,9 +181,6 @@ def _tuned(
         )
         for i, label in enumerate(others)
     ]
-    alike = len(tried) > 1 and all(
-        np.array_equal(hits[tried[0].label], hits[choice.label]) for choice in tried
-    )
     gain = rate(best, fit) - rate(base, fit)
     against = next((row for row in held if row.baseline == base), None)
     overfits = against is not None and gain > 0 and against.high <= 0
@@ -193,11 +193,22 @@ def _tuned(
         gain=gain,
         held=held,
         overfits=overfits,
-        sentence=f"all {len(tried)} settings hit the same in every request: no option acts here"
-        if alike
-        else _sentence(best, base, len(tried), gain, held, overfits),
+        sentence=_no_choice([hits[choice.label] for choice in tried], own)
+        or _sentence(best, base, len(tried), gain, held, overfits),
+        doubt=f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(source.facts, cut)}",
         remarks=lacks([(default, source)]),
     )
+
+
+def _no_choice(hits: Sequence[npt.NDArray[np.int64]], own: Sequence[Setting]) -> str:
+    """Why the first part cannot choose among the settings, the defaults among them; empty if it
+    can.
+    """
+    if len(hits) > 1 and all(np.array_equal(hits[0], other) for other in hits):
+        return f"all {len(hits)} settings hit the same in every request: no option acts here"
+    if all(setting.fitted == own[0].fitted for setting in own):
+        return "all settings hit the same in the first part: it cannot choose; keep the defaults"
+    return ""
 
 
 def _sentence(

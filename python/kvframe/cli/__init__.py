@@ -165,8 +165,15 @@ def _exit_code(run: Callable[[], object]) -> int:
 
 
 def _said(error: click.UsageError) -> str:
-    """Click's message; of what is no number, with the limits that the number has."""
+    """Click's message; of what is no number, with the limits that the number has, and of one
+    spelling of JSON with the command's own.
+    """
     said = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        known = {name for parameter in error.ctx.command.params for name in parameter.opts}
+        right = {"--json": "--format json", "--format": "--json"}.get(error.option_name, "")
+        if right.split(" ")[0] in known:
+            return f"No such option '{error.option_name}': here it is {right}"
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
     if not isinstance(kind, click.IntRange | click.FloatRange):
         return said

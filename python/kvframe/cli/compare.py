@@ -64,6 +64,7 @@ def compare(
                 {**msgspec.to_builtins(row), "change": row.change, "real": row.real} for row in rows
             ],
             "sentence": sentence(rows),
+            "doubt": found.doubt,
             "only_in_a": found.only_in_a,
             "only_in_b": found.only_in_b,
             "failed": [
@@ -73,7 +74,11 @@ def compare(
         }
         click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
     else:
-        click.echo("\n".join([*aligned(table(rows)), "", *found.alone(), f"{sentence(rows)}."]))
+        click.echo(
+            "\n".join(
+                [*aligned(table(rows)), "", *found.doubt, *found.alone(), f"{sentence(rows)}."]
+            )
+        )
     for limit, row in crossed[:3]:
         click.echo(f"--fail-if {limit.text}: {row}: {row.change:+.4f}", err=True)
     for cell in missing[:3]:

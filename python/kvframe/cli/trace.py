@@ -41,7 +41,25 @@ def trace() -> None:
     """
 
 
-@trace.command("info", short_help="What a trace could reuse at best, how soon, and where.")
+class _OneTrace(click.Command):
+    """A command of one trace; what is said of several names what takes them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            told = (
+                f"{error.message}: one trace at a time; `kvframe trace merge` makes one of "
+                "several, and a folder of sessions is one"
+            )
+            raise click.UsageError(told, ctx) from error
+
+
+@trace.command(
+    "info", cls=_OneTrace, short_help="What a trace could reuse at best, how soon, and where."
+)
 @click.argument("file")
 @reading
 @mode_option("engine", "trace")
@@ -80,7 +98,7 @@ def info_command(
         _say(found.remarks)
 
 
-@trace.command(short_help="Read a trace whole; exit with 1 where it is not sound.")
+@trace.command(cls=_OneTrace, short_help="Read a trace whole; exit with 1 where it is not sound.")
 @click.argument("file")
 @reading
 @click.pass_context

@@ -7,10 +7,11 @@ from typing import Any
 import click
 import msgspec
 
-from kvframe.bench import capacity
+from kvframe.bench import capacity, room
 from kvframe.bench.options import MODES
 from kvframe.bench.render import aligned
 from kvframe.bench.report import Table
+from kvframe.bench.traces import Source
 from kvframe.bench.tune import Tuned
 from kvframe.bench.tune import tune as run_tune
 from kvframe.cli.reading import read_aloud, reading
@@ -73,13 +74,7 @@ def tune(
             raise click.UsageError(f"--option {text}: must read NAME=VALUE,VALUE")
         given.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
     source = read_aloud(trace, how)
-    block_size, distinct = source.trace.block_size, source.trace.prepare(mode)["unique_blocks"]
-    parsed = capacity.parse_blocks(capacities)
-    if not parsed:
-        parsed = capacity.by_default(source.name, SHIPPED, SHARES)
-        for told in capacity.told_shares(source.name, SHARES, distinct):
-            click.echo(f"note: {told}", err=True)
-    sizes = list(dict.fromkeys(size.blocks(block_size, distinct) for size in parsed))
+    sizes = _sizes(source, mode, capacities)
     tuned = run_tune(source, policy, given, sizes, mode, fit, quiet=quiet)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(tuned)).decode())
@@ -90,12 +85,23 @@ def tune(
         click.echo("\n".join([*lines, f"{tuned.sentence}."]))
 
 
+def _sizes(source: Source, mode: str, capacities: tuple[str, ...]) -> list[int]:
+    """Numbers of blocks, each once."""
+    parsed = capacity.parse_blocks(capacities)
+    if not parsed:
+        for told in room.told_shares(source, mode, SHARES):
+            click.echo(f"note: {told}", err=True)
+        return room.sizes_by_default(source, mode, SHIPPED, SHARES)
+    distinct = source.trace.prepare(mode)["unique_blocks"]
+    return list(dict.fromkeys(size.blocks(source.trace.block_size, distinct) for size in parsed))
+
+
 def _parts(tuned: Tuned) -> list[str]:
     """Which requests each rate is of."""
     cut, end = tuned.first_part, tuned.first_part + tuned.held_out
     return [
         f"first part: requests 1 to {cut:,}, by which settings are ranked. held out: requests "
-        f"{cut + 1:,} to {end:,}, in the cache that the first part has left; intervals are of them."
+        f"{cut + 1:,} to {end:,}, in the cache that the first part has left; {tuned.doubt}."
     ]
 
 

@@ -21,6 +21,7 @@ FILE_NAME = "kvframe.toml"
 PYPROJECT = "pyproject.toml"
 _TOOL = "tool.kvframe"
 
+_KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
 _UNQUOTED = re.compile(r"(?:=|\[|,)[ \t]*([^\s\[\]{},=\"'#]*[A-Za-z][^\s\[\]{},\"'#]*)")
 """What stands where a value begins, and is a word."""
 
@@ -155,7 +156,9 @@ def _parse(text: str, file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         reason, line = _place(str(error), text)
         told = f"{file}:{line}: is not TOML: {cut(reason)}"
-        raise ConfigError(told + _unquoted(str(error), text)) from error
+        raise ConfigError(
+            told + (_unquoted(str(error), text) or _twice(str(error), text))
+        ) from error
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
         reason = " ".join(str(error).split())
         raise ConfigError(f"{file}: is not TOML: {cut(reason)}") from error
@@ -166,7 +169,18 @@ def _place(message: str, text: str) -> tuple[str, int]:
     reason, _, place = message.partition(" (at ")
     words = place.replace(",", "").split()
     line = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
+    # It shows keys as tuples.
+    reason = re.sub(r"\(('[^()]*'),?\)", lambda key: key[1].replace("', '", ".").strip("'"), reason)
     return " ".join(reason.split()), line
+
+
+def _twice(message: str, text: str) -> str:
+    """``: KEY`` where a key has a value already and its line has the second; else nothing."""
+    place = re.search(r"\(at line (\d+), ", message)
+    if place is None or not message.startswith("Cannot overwrite a value"):
+        return ""
+    key = _KEY.match(text.split("\n")[int(place[1]) - 1])
+    return f": {cut(key[1], 60)}" if key is not None else ""
 
 
 def _unquoted(message: str, text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvframe.config.faults import Faults
 from kvframe.config.origins import Origins, join
@@ -12,6 +12,7 @@ from kvframe.config.policies import Chosen, Finder
 from kvframe.config.rates import near_rate, parse_rate, parse_time
 from kvframe.config.schema import MAX_BLOCKS, TenantConfig, TierConfig
 from kvframe.config.sizes import UNITS, near_bytes, parse_bytes, whole
+from kvframe.config.text import brief
 from kvframe.errors import ConfigError
 from kvframe.registry.descriptors import AdmissionPolicy, EvictionPolicy, TierStore
 from kvframe.spelling import did_you_mean
@@ -22,6 +23,24 @@ if TYPE_CHECKING:
 HOST = "host"
 MOVED = "moved"
 """What the counters of tiers (`Tiers.stats`) have beside the tiers' names."""
+
+
+class KeyFile(NamedTuple):
+    """A file with a secret, and the key of the configuration that names it.
+
+    Attributes:
+        path: The file.
+        key: As ``tiers[1].key_file``.
+        where: The start of a message about it: ``FILE:LINE: ``, ``VARIABLE: `` or nothing.
+    """
+
+    path: str
+    key: str
+    where: str
+
+    def error(self, reason: str) -> ConfigError:
+        """``FILE:LINE: KEY = PATH: REASON``."""
+        return ConfigError(f"{self.where}{self.key} = {brief(self.path)}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -36,7 +55,8 @@ class ResolvedTier:
         store: The store of its bytes likewise; None for host memory.
         tenants: Those that have shares of it, in the order of ``[[tenants]]`` and with all others;
             none if no tenant has a share of anything.
-        own_keys: The files of tenants' own secrets, by their names.
+        key_file: The file of its pages' secret; None if it has none.
+        own_keys: Those of tenants' own secrets, by their names.
     """
 
     config: TierConfig
@@ -45,7 +65,8 @@ class ResolvedTier:
     admission: Chosen[AdmissionPolicy]
     store: Chosen[TierStore] | None = None
     tenants: tuple[TenantConfig, ...] = ()
-    own_keys: tuple[tuple[str, str], ...] = ()
+    key_file: KeyFile | None = None
+    own_keys: tuple[tuple[str, KeyFile], ...] = ()
 
 
 def shares(tenants: Sequence[TenantConfig]) -> tuple[TenantConfig, ...]:
@@ -164,10 +185,30 @@ def resolve_tiers(
     for path, tier in _on(config):
         with faults:
             made = _resolve(tier, path, finder, page_bytes)
-            files = ((tenant.name, tenant.key_file) for tenant in config.tenants)
-            own_keys = tuple((name, path) for name, path in files if path is not None)
-            tiers.append(replace(made, tenants=shares(config.tenants), own_keys=own_keys))
+            tiers.append(
+                replace(
+                    made,
+                    tenants=shares(config.tenants),
+                    key_file=_key_file(tier.key_file, path, finder.origins),
+                    own_keys=_own_keys(config.tenants, finder.origins),
+                )
+            )
     return tuple(tiers)
+
+
+def _own_keys(tenants: Sequence[TenantConfig], origins: Origins) -> tuple[tuple[str, KeyFile], ...]:
+    found = (
+        (tenant.name, _key_file(tenant.key_file, join("tenants", index), origins))
+        for index, tenant in enumerate(tenants)
+    )
+    return tuple((name, file) for name, file in found if file is not None)
+
+
+def _key_file(path: str | None, table: str, origins: Origins) -> KeyFile | None:
+    if path is None:
+        return None
+    key = join(table, "key_file")
+    return KeyFile(path, key, origins.where(key))
 
 
 def _resolve(tier: TierConfig, path: str, finder: Finder, page_bytes: int | None) -> ResolvedTier:

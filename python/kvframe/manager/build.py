@@ -13,6 +13,7 @@ from kvframe.drivers import admission, eviction, prefix
 from kvframe.drivers.asker import Terms
 from kvframe.drivers.eviction import NativeDriver
 from kvframe.errors import UsageError
+from kvframe.files import why_unread
 from kvframe.prompts import check_index
 from kvframe.public import PublicPrefixes
 
@@ -97,8 +98,10 @@ def public_of(resolved: Resolved) -> PublicPrefixes | None:
         return None
     try:
         public = PublicPrefixes.read(path, config.cache.block_size)
-    except (OSError, ValueError, UsageError) as error:
+    except UsageError as error:
         raise origins.error("prefix.public", path, str(error)) from error
+    except (OSError, ValueError) as error:
+        raise origins.error("prefix.public", path, why_unread(error, path)) from error
     check_public_floor(resolved, public)
     return public
 

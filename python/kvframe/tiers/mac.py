@@ -5,9 +5,8 @@ from __future__ import annotations
 import hmac
 from typing import Final
 
-from kvframe.config.tiers import ResolvedTier
-from kvframe.errors import ConfigError
-from kvframe.files import FileError, read_secret
+from kvframe.config.tiers import KeyFile, ResolvedTier
+from kvframe.files import read_secret, why_unread
 
 TAG_BYTES: Final = 32
 """Of HMAC-SHA-256 (RFC 2104, FIPS 198-1)."""
@@ -61,21 +60,16 @@ def secrets_of(tier: ResolvedTier) -> tuple[bytes, dict[str, bytes]]:
     Raises:
         ConfigError: A file of one cannot be read, or is too short.
     """
-    config = tier.config
-    own = tier.own_keys if config.encryption != "none" else ()
-    key = _read(f"tier {config.name}", config.key_file)
-    return key, {name: _read(f"tenant {name}", path) for name, path in own}
+    own = tier.own_keys if tier.config.encryption != "none" else ()
+    key = _read(tier.key_file) if tier.key_file is not None else b""
+    return key, {name: _read(file) for name, file in own}
 
 
-def _read(whose: str, path: str | None) -> bytes:
-    if path is None:
-        return b""
+def _read(file: KeyFile) -> bytes:
     try:
-        key = read_secret(path, MOST_BYTES)
+        key = read_secret(file.path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, FileError) else f"cannot be read: {error}"
-        raise ConfigError(f"{whose}: key_file = {path!r}: {reason}") from error
+        raise file.error(why_unread(error, file.path)) from error
     if len(key) < LEAST_BYTES:
-        reason = f"has {len(key)} bytes: must be at least {LEAST_BYTES}, drawn at random"
-        raise ConfigError(f"{whose}: key_file = {path!r}: {reason}")
+        raise file.error(f"has {len(key)} bytes: must be at least {LEAST_BYTES}, drawn at random")
     return key

@@ -183,11 +183,11 @@ def info(name: str, options: ReadOptions, mode: str = "engine") -> Info:
             found.core_form,
             sort=found.sort,
         )
+    return _info(found, mode, profile, options)
+
+
+def _info(found: OpenTrace, mode: str, profile: _core.TraceProfile, options: ReadOptions) -> Info:
     unit_is_given = options.time_unit is not None or isinstance(found.reader, Whole)
-    return _info(found, mode, profile, unit_is_given)
-
-
-def _info(found: OpenTrace, mode: str, profile: _core.TraceProfile, unit_is_given: bool) -> Info:
     source, facts = profile.source(), profile.facts()
     sizes = sorted({max(1, round(share * facts["unique_blocks"])) for share in SHARES})
     hits, late = profile.lru_hits(sizes), profile.lru_hits_last_half([*sizes, _EVERY])
@@ -203,7 +203,10 @@ def _info(found: OpenTrace, mode: str, profile: _core.TraceProfile, unit_is_give
     inputs = _column(profile, "input_tokens")
     per_session, top, in_sessions, sessions = _sessions(_column(profile, "session"), inputs)
     totals = RequestTotals.of(inputs, ends, source["block_size"])
-    told = [*found.remarks, *remarks(totals, source["ids_repeat"], unit_is_given)]
+    told = [
+        *found.remarks,
+        *remarks(totals, source["ids_repeat"], unit_is_given, options.block_size),
+    ]
     if source["unit_in_doubt"] and source["time_unit"] in UNIT:
         told.append(UNIT[source["time_unit"]])
     if 2 * facts["repeated"] > requests:

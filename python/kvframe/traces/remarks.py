@@ -50,16 +50,21 @@ class RequestTotals(NamedTuple):
         return cls(len(inputs), int(inputs.sum(dtype="i8")), short, *times_ms, block_size)
 
 
-def remarks(totals: RequestTotals, ids_repeat: bool, unit_is_given: bool) -> Iterator[str]:
+def remarks(
+    totals: RequestTotals, ids_repeat: bool, unit_is_given: bool, asked_block_size: int | None
+) -> Iterator[str]:
     """A sentence for each thing that is unusual.
 
     Args:
         totals: Of the requests.
         ids_repeat: Whether reading has chained the ids.
         unit_is_given: Whether the caller has said what times are in.
+        asked_block_size: Tokens a block, as the caller has said; None if they have not.
     """
     requests, tokens, short, start, end, block_size = totals
     span = end - start
+    if asked_block_size not in (None, block_size):
+        yield f"--block-size {asked_block_size} is ignored: the trace has blocks of {block_size}"
     if not unit_is_given and _EPOCH_S <= start < end < _EPOCH_S * 4:
         yield (
             f"times such as {start:,} look like seconds since 1970, and are read as milliseconds: "

@@ -131,6 +131,15 @@ fn what_runs_above_a_lowered_quota_goes_as_it_ends_and_nothing_is_added_before()
 }
 
 #[test]
+fn floors_that_are_too_much_are_told_with_their_sum() {
+    let tenants = vec![tenant(A, 12, None), tenant(B, 12, None), tenant(b"third", 6, None)];
+    let options = options(20, tenants);
+    let refused = Manager::new(options.clone(), policies("lru", options.tenants.len() + 1));
+    let told = refused.err().expect("30 blocks of 20").to_string();
+    assert!(told.contains("all floors together are 30 of 20 blocks"), "{told}");
+}
+
+#[test]
 fn floors_that_cannot_be_met_now_are_refused_with_the_numbers() {
     let shares = |a, b| vec![tenant(A, a, None), tenant(B, b, None)];
     let mut m = manager(&options(20, shares(2, 4)), "lru");

@@ -24,9 +24,12 @@ SPREAD_MS = 999
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[tiers.options]`` of ``store = "redis"``."""
 
-    url: Annotated[str, msgspec.Meta(description="Of the server, as redis-py takes it.")] = (
-        "redis://127.0.0.1:6379/0"
-    )
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^(redis|rediss|unix)://", description="Of the server, as redis-py takes it."
+        ),
+    ] = "redis://127.0.0.1:6379/0"
     timeout_ms: Annotated[
         float, msgspec.Meta(gt=0, description="A batch whose answer is not whole by then fails.")
     ] = 2000

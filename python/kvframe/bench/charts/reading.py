@@ -103,11 +103,18 @@ def _told(record: RunRecord) -> str:
 class _Any(msgspec.Struct, frozen=True):
     cells: list[dict[str, object]] = []
     curves: list[object] = []
+    settings: list[object] = []
+    differences: list[object] = []
 
 
 def _json(name: str, data: bytes) -> Gathered:
     try:
         found = msgspec.json.decode(data, type=_Any)
+        if found.settings or found.differences:
+            of = "tune" if found.settings else "compare"
+            raise ConfigError(
+                f"{name}: is of `kvframe bench {of}`, which has no chart: must be {WHAT}"
+            )
         if found.curves:
             curve = msgspec.json.decode(data, type=CurveResult)
             return Gathered(curves=[curve], sources=[Source(name, "curves")])

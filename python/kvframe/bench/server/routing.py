@@ -10,7 +10,7 @@ from kvframe.bench.server import promise
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.fleet import PartCell
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lag, lost
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lag, rejected, unfinished
 
 
 def replicas_table(cells: Sequence[ServerCell], parts: Sequence[PartCell]) -> Table:
@@ -55,7 +55,7 @@ def classes_table(_: Sequence[ServerCell], parts: Sequence[PartCell]) -> Table:
 
 def sentences(cells: Cells) -> list[str]:
     """Which routing serves best, for each trace, capacity, load, policy and number of replicas that
-    several were tried with.
+    several were tried with; none where no request was finished.
     """
     groups: dict[tuple[str, int, float, str, str], dict[ServerPlan, ServerCell]] = defaultdict(dict)
     for plan, cell in cells.items():
@@ -65,9 +65,9 @@ def sentences(cells: Cells) -> list[str]:
     said = []
     for (name, size, load, policy, crew), group in groups.items():
         tried = [cell for plan, cell in group.items() if plan.time_factor == 1.0]
-        if len(tried) > 1:
+        if len(tried) > 1 and any(cell.finished for cell in tried):
             where = f"{name}, load {load:g}, {crew} of {size} blocks, {policy}"
-            said.append(f"{where}: {_choice(group, tried)}{lost(group)}.")
+            said.append(f"{where}: {rejected(group)}{_choice(group, tried)}{unfinished(group)}.")
     return said
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kvframe.bench.report import Table, filled
 from kvframe.bench.server.cells import ServerCell, ServerPlan
 from kvframe.bench.server.summary import short
-from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, lost
+from kvframe.bench.server.verdict import ALIKE, FACTORS, Cells, rejected, unfinished
 
 FELT = 0.01
 """Seconds of a time to the first token: no one feels a smaller change, and it pays for nothing."""
@@ -44,7 +44,8 @@ class _Pair(NamedTuple):
 
 
 def tier_sentence(cells: Cells) -> str:
-    """The verdict on the tiers at one trace, capacity and load; empty where there are none.
+    """The verdict on the tiers at one trace, capacity and load; empty where there are none, or no
+    request was finished.
 
     It is of the first policy that an engine can run.
 
@@ -59,6 +60,8 @@ def tier_sentence(cells: Cells) -> str:
     if pair is None:
         return ""
     below, without = pair.below, pair.without
+    if not below.finished and not without.finished:
+        return ""  # The verdict on the policies says so.
     servers = f"{plan.fleet.before_blocks}{below.capacity_blocks} blocks"
     where = f"{plan.source.name}, load {plan.load:g}, {servers}"
     told = {
@@ -83,11 +86,12 @@ def tier_sentence(cells: Cells) -> str:
         else ""
     )
     return (
-        f"{where}: {plan.tiers.label} below the pool {told[pair.says]} under {plan.above}, mean "
-        f"TTFT {short(without.ttft_mean)} -> {short(below.ttft_mean)} s{_signed(pair.mean)}, P99 "
-        f"{short(without.ttft_p99)} -> {short(below.ttft_p99)} s{_signed(pair.late)}; prompt "
-        f"tokens found {without.token_hit_rate:.1%} -> {below.token_hit_rate:.1%} ({shares})"
-        f"{_saved(pair)}; {survives}{lost(cells)}{saturated}."
+        f"{where}: {rejected(cells)}{plan.tiers.label} below the pool {told[pair.says]} under "
+        f"{plan.above}, mean TTFT {short(without.ttft_mean)} -> {short(below.ttft_mean)} s"
+        f"{_signed(pair.mean)}, P99 {short(without.ttft_p99)} -> {short(below.ttft_p99)} s"
+        f"{_signed(pair.late)}; prompt tokens found at first {without.token_hit_rate:.1%} -> "
+        f"{below.token_hit_rate:.1%} ({shares}){_computed(pair)}{_saved(pair)}; {survives}"
+        f"{unfinished(cells)}{saturated}."
     )
 
 
@@ -98,6 +102,20 @@ def _pair(cells: Cells, plan: ServerPlan, factor: float) -> _Pair | None:
         if other.above == plan.above and other.time_factor == factor
     }
     return _Pair(found[False], found[True]) if len(found) == 2 else None
+
+
+def _computed(pair: _Pair) -> str:
+    """The prompt tokens computed, where they do not fall as more is found, or rise as less is:
+    preempted requests are computed again, and what they find then is in no hit rate.
+    """
+    without, below = pair.without, pair.below
+    found = below.token_hit_rate - without.token_hit_rate
+    more = below.prefill_tokens - without.prefill_tokens
+    if found * more <= 0:
+        return ""
+    return (
+        f", computed with what was preempted {without.prefill_tokens:,} -> {below.prefill_tokens:,}"
+    )
 
 
 def _saved(pair: _Pair) -> str:

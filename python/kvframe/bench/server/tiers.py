@@ -266,8 +266,9 @@ class ServedTiers:
         said = []
         for tier in self.tiers:
             if tier.assumed:
+                was = "was" if len(tier.assumed) == 1 else "were"
                 said.append(
-                    f"tier {tier.name}: {' and '.join(tier.assumed)} of its link were not given: "
+                    f"tier {tier.name}: {' and '.join(tier.assumed)} of its link {was} not given: "
                     f"{tier.speed.read / 1e9:g} GB/s up, {tier.speed.write / 1e9:g} GB/s down and "
                     f"{tier.speed.latency * 1e6:g} us were taken."
                 )

@@ -30,7 +30,7 @@ def sentence(cells: Cells) -> str:
     plan, first = next(iter(cells.items()))
     servers = f"{plan.fleet.before_blocks}{first.capacity_blocks} blocks"
     where = f"{plan.source.name}, load {plan.load:g}, {servers}"
-    said = "".join((_judged(cells), lost(cells), _saturated(first)))
+    said = "".join((rejected(cells), _judged(cells), unfinished(cells), _saturated(first)))
     return f"{where}: {said}."
 
 
@@ -176,14 +176,23 @@ def lag(best: ServerCell, worst: ServerCell, by_goodput: bool) -> str:
     return f"{(worst.ttft_mean or 0.0) / best.ttft_mean - 1:.0%} longer"
 
 
-def lost(cells: Cells) -> str:
-    """Requests that got no answer, at worst of all that was simulated; empty if each got one."""
-    counts = {
-        "rejected, larger than the pool": max(cell.rejected for cell in cells.values()),
-        "not finished": max(cell.unfinished for cell in cells.values()),
-    }
-    found = [f"{count:,} requests {what}" for what, count in counts.items() if count]
-    return f"; {' and '.join(found)}" if found else ""
+def rejected(cells: Cells) -> str:
+    """Requests that figures leave out, at worst of all that was simulated; empty if none."""
+    count = max(cell.rejected for cell in cells.values())
+    if not count:
+        return ""
+    others = "; of the others, " if any(cell.finished for cell in cells.values()) else "; "
+    return f"{_requests(count)} rejected, larger than the pool{others}"
+
+
+def unfinished(cells: Cells) -> str:
+    """Requests that had no answer when the simulation ended, at worst; empty if there are none."""
+    count = max(cell.unfinished for cell in cells.values())
+    return f"; {_requests(count)} not finished" if count else ""
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 def _saturated(cell: ServerCell) -> str:

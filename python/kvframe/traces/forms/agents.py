@@ -20,6 +20,15 @@ GAPS = (
 LENGTHS_OF_IDS = "prompts are as long as their block ids say: the tokens that were billed differ"
 
 
+def _from_own_start(sessions: Iterable[list[Numbered]], given: Given) -> Iterator[list[Numbered]]:
+    """The same sessions; of two or more a remark says that all start at once."""
+    told = given.time_unit is None
+    for at, session in enumerate(sessions):
+        if at == 1 and told:
+            given.remark(OWN_ZERO)
+        yield session
+
+
 class FreeInference(TraceReader):
     """FreeInference's agentic trace: a session a line, ids of prefixes in blocks of 16."""
 
@@ -79,12 +88,11 @@ class Weka(TraceReader):
 
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a call; subagents are sessions of their own."""
-        if given.time_unit is None:
-            given.remark(OWN_ZERO)
-        return by_session(
+        sessions = (
             sorted(self._session(record, number, given), key=lambda call: call[1].timestamp)
             for number, record in records
         )
+        return by_session(_from_own_start(sessions, given))
 
     def _session(self, record: dict[str, Any], number: int, given: Given) -> Iterator[Numbered]:
         name = str(record.get("id", number))
@@ -136,9 +144,8 @@ class Steps(TraceReader):
     def rows(self, records: Iterable[Record], given: Given) -> Iterator[Numbered]:
         """A row a step."""
         given.remark(GAPS)
-        if given.time_unit is None:
-            given.remark(OWN_ZERO)
-        return by_session(self._session(record, number, given) for number, record in records)
+        sessions = (self._session(record, number, given) for number, record in records)
+        return by_session(_from_own_start(sessions, given))
 
     def _session(self, record: dict[str, Any], number: int, given: Given) -> list[Numbered]:
         name, size = str(record.get("id", number)), given.block_size or 16

@@ -92,6 +92,11 @@ pub(crate) fn check(tenants: &[Tenant], usable: u32, faults: &mut Vec<Fault>) {
         let limit = format!("must be at most {MAX_TENANTS}");
         faults.push(Fault::new("tenants", &tenants.len(), limit));
     }
+    let all: u64 = tenants
+        .iter()
+        .filter(|tenant| tenant.floor.is_sound())
+        .map(|tenant| u64::from(tenant.floor.of(usable)))
+        .sum();
     let mut floors = 0;
     for (at, tenant) in tenants.iter().enumerate() {
         let mut fault = |what, value: &dyn std::fmt::Display, limit: String| {
@@ -128,7 +133,7 @@ pub(crate) fn check(tenants: &[Tenant], usable: u32, faults: &mut Vec<Fault>) {
         }
         floors += u64::from(floor);
         if floors > u64::from(usable) {
-            let limit = format!("all floors together are {floors} of {usable} blocks");
+            let limit = format!("all floors together are {all} of {usable} blocks");
             fault("floor", &tenant.floor, limit);
             return;
         }
