@@ -8,10 +8,9 @@ once into the folder that is named, and used again by a later run.
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -69,21 +68,31 @@ def write(path: Path, size: int, wide: bool) -> None:
     print(f"{path}: {written:,} bytes, {made:,} distinct blocks", file=sys.stderr)
 
 
+LAUNCHER = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+seconds = time.perf_counter() - start
+print(json.dumps([code, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss]))
+"""
+"""A process begins with the peak of the one that started it: a small one starts what is measured."""
+
+
 def measure(command: list[str], size: int) -> dict[str, object]:
     """Runs it to its end: seconds, megabytes of input a second, and the most memory it had."""
-    start = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
-    if child.returncode:
-        raise SystemExit(f"{' '.join(command)}: exit code {child.returncode}")
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, *command], stdout=subprocess.PIPE, check=False, text=True
+    )
+    code, seconds, cpu_seconds, peak = json.loads(done.stdout)
+    if code:
+        raise SystemExit(f"{' '.join(command)}: exit code {code}")
     return {
         "command": " ".join(command[2:]),
         "seconds": round(seconds, 1),
-        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "megabytes_a_second": round(size / seconds / 1e6, 1),
-        "peak_megabytes": round(used.ru_maxrss * 1024 / 1e6),
+        "peak_megabytes": round(peak * 1024 / 1e6),
     }
 
 
