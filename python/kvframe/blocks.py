@@ -138,6 +138,7 @@ class BlockPool:
                 since then is refused.
 
         Raises:
+            CapacityError: Beside ``[[tenants]]``: the blocks' tenant can own no more now.
             UsageError: A block is neither findable nor published and held, or follows one that is
                 not held.
         """
