@@ -159,6 +159,10 @@ class Manager:
         """
         Attaches a handle to a prefix; returns the one it replaces.
         """
+    def available_to(self, /, tenant: bytes) -> int:
+        """
+        How many raw blocks `tenant` could take now.
+        """
     def block_lifetimes(self, /) -> list[Incomplete] | None:
         """
         Histograms of sampled blocks: lifetime, idle before eviction, gap between uses; None if no
@@ -647,9 +651,9 @@ class Manager:
         admissions. `tables[g]` row `rows[i]`, or i, gets the changed entries of `append[i]`'s table
         in group g, `slots[g]` the slots of the appended tokens, one sequence after the other.
         """
-    def take_blocks(self, /, out: Any) -> None:
+    def take_blocks(self, /, out: Any, tenant: bytes) -> None:
         """
-        Fills `out` with raw blocks taken from the pool.
+        Fills `out` with raw blocks taken from the pool, which are `tenant`'s.
         """
     def take_changes(self, /) -> tuple[list[int], list[tuple[int, int, int, int]]]:
         """

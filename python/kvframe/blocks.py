@@ -16,7 +16,7 @@ from kvframe._core import Manager as Core
 from kvframe.arguments import is_int, shown
 from kvframe.errors import CapacityError, UsageError
 from kvframe.prompts import Prompts, check_alone
-from kvframe.request import MMItem, Request, TokenIds
+from kvframe.request import MMItem, Request, TokenIds, name_bytes
 from kvframe.results import BlockCounts, BlockPrefix, Owners
 
 Blocks = npt.NDArray[np.integer[Any]] | Sequence[int]
@@ -41,47 +41,61 @@ class BlockPool:
     def _counts(self) -> BlockCounts:
         return BlockCounts(*self._core.counts())
 
-    def available(self) -> int:
-        """Blocks that `take` could get now: free, or cached and evictable."""
-        free, cached, _, _ = self._core.counts()
-        return free + cached
+    def available(self, tenant: str = "") -> int:
+        """Blocks that `take` could get now for a tenant: free, or cached and evictable.
+
+        Args:
+            tenant: As in `take`. Beside ``[[tenants]]``, floors of others and its quota count.
+
+        Raises:
+            UsageError: ``tenant`` is no string.
+        """
+        return self._core.available_to(name_bytes("tenant", tenant))
 
     def take(
-        self, count: int | None = None, *, out: npt.NDArray[np.int32] | None = None
+        self,
+        count: int | None = None,
+        *,
+        out: npt.NDArray[np.int32] | None = None,
+        tenant: str = "",
     ) -> npt.NDArray[np.int32]:
         """Take blocks that have no other owner, each held once; evicts cached ones if needed.
 
         Args:
             count: How many; as many as ``out`` has room for if None.
             out: int32, 1-d: filled with their ids. None makes an array.
+            tenant: Whose blocks they are until they are free again, as in `Request`; without one,
+                they count among those of all tenants that ``[[tenants]]`` does not name.
 
         Returns:
             Their ids: ``out``, or the front of it.
 
         Raises:
             CapacityError: So many cannot be had.
-            UsageError: ``count`` is no integer of at least 0, or more than ``out`` has room for.
+            UsageError: ``count`` is no integer of at least 0, or more than ``out`` has room for;
+                or ``tenant`` is no string.
         """
+        named = name_bytes("tenant", tenant)
         if out is None:
-            out = np.empty(self._checked(count), np.int32)
+            out = np.empty(self._checked(count, tenant), np.int32)
         elif count is not None and isinstance(out, np.ndarray) and out.ndim == 1:
             if not is_int(count) or not 0 <= count <= len(out):
                 limit = f"must be an integer from 0 to {len(out)}, the room in out"
                 raise UsageError(f"count = {shown(count)}: {limit}")
             out = out[:count]
-        self._core.take_blocks(out)
+        self._core.take_blocks(out, named)
         return out
 
-    def _checked(self, count: object) -> int:
+    def _checked(self, count: object, tenant: str) -> int:
         """A number of blocks, checked before there is an array for them."""
         number: Any = count
         if not is_int(count) or number < 0:
             raise UsageError(f"count = {shown(count)}: must be an integer of at least 0")
-        counts = self._counts()
-        if number > counts.total:
+        total = self._counts().total
+        if number > total:
             raise CapacityError(
-                f"needs {shown(count)} blocks, but only {counts.available} are free or evictable "
-                f"of {counts.total}"
+                f"needs {shown(count)} blocks, but only {self.available(tenant)} are free or "
+                f"evictable of {total}"
             )
         return int(number)
 
@@ -124,6 +138,7 @@ class BlockPool:
                 since then is refused.
 
         Raises:
+            CapacityError: Beside ``[[tenants]]``: the blocks' tenant can own no more now.
             UsageError: A block is neither findable nor published and held, or follows one that is
                 not held.
         """
@@ -269,5 +284,4 @@ class BlockPool:
         return self._core.take_detached()
 
     def __repr__(self) -> str:
-        counts = self._counts()
-        return f"BlockPool({counts.available} of {counts.total} blocks available)"
+        return f"BlockPool({self.available()} of {self._counts().total} blocks available)"

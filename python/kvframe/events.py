@@ -39,7 +39,7 @@ class EventKind(IntEnum):
     """The sequence grew to value tokens; other: new tokens whose ids are not known yet. Other ids
     come along."""
     TAKE = 13
-    """The block was taken by itself."""
+    """The block was taken by itself; value: its tenant's place in ``[[tenants]]``, from 1, or 0."""
     RETURN = 14
     """The block that was taken is free again."""
     FORGET = 15

@@ -143,7 +143,8 @@ def name_bytes(name: str, text: str) -> bytes:
         UsageError: It is no string, or has no UTF-8 form (JSON can bring a lone surrogate).
     """
     if not isinstance(text, str):
-        raise UsageError(f"{name} = {shown(text)}: must be a string")
+        none = '; "" stands for none' if text is None else ""
+        raise UsageError(f"{name} = {shown(text)}: must be a string{none}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -17,6 +17,7 @@ from kvframe import (
     Config,
     EvictionConfig,
     EvictionPolicy,
+    KVCacheManager,
     PressureConfig,
     Registry,
     TierConfig,
@@ -105,6 +106,11 @@ def test_a_text_may_hold_the_options_too(file: Path) -> None:
     )
     assert resolved.eviction.values == {"session_ticks": 1, "one_shot_ticks": 2}
     assert resolved.config.eviction.policy == "ttl"
+    named = Resolved.load(file, env=env, eviction="lru", admission="second-use", prefix="min-hit")
+    assert named.eviction.values == {}
+    assert (named.config.eviction.policy, named.admission.name) == ("lru", "second-use")
+    kv = KVCacheManager.from_toml(file, eviction="slru:protected_uses=4")
+    assert kv.inspect.resolved.eviction.values == {"protected_uses": 4}
     built = Config(eviction=EvictionConfig(policy="slru:protected_uses=5")).resolve()
     assert built.eviction.values == {"protected_uses": 5}
     assert built.provenance["eviction.options.protected_uses"] == "keyword"

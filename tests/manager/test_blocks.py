@@ -103,6 +103,10 @@ def test_misuse_of_single_blocks_changes_nothing() -> None:
     pool.publish(a, keys[0])
     pool.publish(b, keys[1], a)
     stale = pool.generations([a, b])
+    loose = int(pool.take(1)[0])
+    with pytest.raises(UsageError, match=f"parent = {loose}: it is not published and in hand"):
+        pool.publish(loose, keys[1], parent=loose)
+    pool.free([loose])
     before = kv.counts()
     for blocks, why in (([a, b, b], "double free"), ([7], "never taken"), ([a], "follows it")):
         with pytest.raises(UsageError, match=why):

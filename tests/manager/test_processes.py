@@ -23,7 +23,7 @@ FORK = """
 import os, sys
 import numpy as np
 from kvframe import Config, HandleError, KVCacheManager
-kv = KVCacheManager(Config())
+kv = KVCacheManager(Config.of(cache={"event_log": True}))
 seq = kv.allocate(range(40)).seq
 kv.append(kv.fork(seq), [1])
 ticket = kv.take_plan().ticket

@@ -157,7 +157,7 @@ def test_a_ticket_settles_once() -> None:
     plan = kv.take_plan()
     assert plan
     assert not kv.take_plan()
-    with pytest.raises(HandleError, match=f"ticket {plan.ticket} is unknown or already settled"):
+    with pytest.raises(HandleError, match=f"ticket {plan.ticket} is named twice: a step settles"):
         kv.step(done=[plan.ticket, plan.ticket])
     with pytest.raises(HandleError):
         kv.step(done=[plan.ticket], failed=[plan.ticket])

@@ -310,6 +310,8 @@ def test_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     file.write_text("[cache]\nblock_size = 4\ncapacity = 24\n")
     kv.settings.reload(pressure={"reserve": 2})
     assert (kv.inspect.options()["policy"], kv.inspect.options()["reserve"]) == ("lru", 2)
+    assert kv.settings.reload(file, eviction="slru:protected_uses=3").changes
+    assert kv.inspect.options()["policy"] == "slru"
     with pytest.raises(UsageError, match="pressure: not beside a configuration"):
         kv.settings.reload(plain(), pressure={"reserve": 2})
 

@@ -115,7 +115,7 @@ def test_shares_that_cannot_be_met_are_refused_with_their_numbers() -> None:
 )
 def test_the_tenants_themselves_stay(tenants: list[dict[str, Any]]) -> None:
     kv = KVCacheManager(config())
-    told = "cannot change in a manager that serves: the blocks there are are counted by them"
+    told = "cannot change in a manager that serves: blocks in the pool are counted by them"
     with pytest.raises(ConfigError, match=rf"tenants.*{told}"):
         kv.settings.reload(config(tenants=tenants))
     assert kv.settings.version == 1

@@ -79,7 +79,7 @@ def tickets(w: World, name: str) -> list[tuple[dict[str, Any], type[KVFrameError
     return [
         *[({name: value}, UsageError, name) for value in NUMBERS],
         ({name: [TICKET]}, HandleError, f"ticket {TICKET}"),
-        ({name: [w.load.load] * 2}, HandleError, f"ticket {w.load.load}"),
+        ({name: [w.load.load] * 2}, HandleError, f"ticket {w.load.load} is named twice"),
     ]
 
 
@@ -105,7 +105,11 @@ def cases(w: World) -> dict[str, list[tuple[dict[str, Any], type[KVFrameError], 
             ({"loaded": ([load], [3])}, UsageError, "loaded = 3: .* 2 blocks"),
             ({"loaded": ([load], [1, 1])}, UsageError, "loaded: 1 tickets, 2 blocks"),
             ({"loaded": ([TICKET], [0])}, HandleError, f"ticket {TICKET}"),
-            ({"loaded": ([load], [2]), "done": [load]}, HandleError, f"ticket {load}"),
+            (
+                {"loaded": ([load], [2]), "done": [load]},
+                HandleError,
+                f"ticket {load} is named twice",
+            ),
         ],
         "truncate": pairs(w, "truncate", 9),
         "fill": [
@@ -124,17 +128,18 @@ def cases(w: World) -> dict[str, list[tuple[dict[str, Any], type[KVFrameError], 
         "fork": handles(w, "fork"),
         "release": [
             *handles(w, "release"),
-            ({"release": [seq, seq]}, StaleHandleError, f"{seq}"),
+            ({"release": [seq, seq]}, StaleHandleError, f"release = {seq}: it is named twice"),
+            ({"release": [seq, seq], "commit": ([seq], [99])}, StaleHandleError, "named twice"),
         ],
         "preempt": [
             *handles(w, "preempt"),
-            ({"preempt": [seq], "release": [seq]}, StaleHandleError, f"{seq}"),
+            ({"preempt": [seq], "release": [seq]}, StaleHandleError, f"preempt = {seq}: .* twice"),
         ],
         "fence": [({"fence": value}, UsageError, "fence") for value in NUMBER],
         "passed": [({"passed": value}, UsageError, "passed") for value in NUMBER],
         "append": [
             *handles(w, "append"),
-            ({"append": [seq], "release": [seq]}, StaleHandleError, f"{seq}"),
+            ({"append": [seq], "release": [seq]}, StaleHandleError, f"append = {seq}: .* ends it"),
             ({"append": [seq, seq]}, UsageError, f"append = {seq}"),
             ({"append": [w.chunked]}, UsageError, "append = 1: .*extend"),
         ],

@@ -79,9 +79,6 @@ def test_one_event_a_page_where_asked_and_none_when_off() -> None:
         None,
         keys(kv, range(11))[0],
     ]
-    off = manager(8)
-    cached(off, range(11))
-    assert BlockEvents(4).feed(off.log.take()) == []
 
 
 @pytest.mark.scenario("V13")

@@ -115,11 +115,13 @@ def test_taking_drains_once_whichever_way_it_is_taken() -> None:
     assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
 
 
-def test_switched_off_nothing_is_kept() -> None:
+def test_a_log_that_is_off_is_not_taken() -> None:
     kv = manager(8)
     kv.commit(kv.allocate([1] * 9).seq, 9)
-    log = kv.log.take()
-    assert (len(log), len(log.ids), len(log.requests)) == (0, 0, 0)
+    calls: list[Callable[[], object]] = [kv.log.take, kv.log.take_events]
+    for call in calls:
+        with pytest.raises(UsageError, match=r"cache.event_log = false: .* set it to true"):
+            call()
 
 
 def test_sleep_weights_and_wake_are_redriven() -> None:

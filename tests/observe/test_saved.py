@@ -229,6 +229,11 @@ def test_the_command_replays_it(tmp_path: Path, name: str) -> None:
     assert timed["requests"] == engine["requests"]
     assert "warning: " in done.stderr
     assert "a log's ticks are read as milliseconds; --time-unit says" in done.stderr
+    assert "--mode timed" not in done.stderr
+    asked = [*asked[:-1], "engine"]
+    done = CliRunner().invoke(main, asked, input=given)
+    assert "none that runs beside it holds blocks" in done.stderr
+    assert "ask --mode timed too" in done.stderr
     done = CliRunner().invoke(main, [*asked, "--time-unit", "s"], input=given)
     assert done.exit_code == 2
     assert "time unit s: the log has no clock" in done.stderr

@@ -44,6 +44,10 @@ from kvframe.registry import Registry
 _MUCH = 10**9
 """Bytes of which a run says beforehand that it will take them."""
 
+_FLATTERS = (
+    "an engine's log, replayed one request at a time: none that runs beside it holds blocks, so "
+    "hit rates may be above the engine's; ask --mode timed too"
+)
 # Forms for people: they show lru, opt and infinite whether or not these were asked for.
 _FOR_PEOPLE = ("table", "md")
 # Its verdicts are of lru, whether or not it was asked for.
@@ -154,6 +158,8 @@ class Job:
         timed = "timed" in modes
         self.doubts = [f"{s.name}: {s.doubt}" for s in sources if s.doubt and timed]
         self.doubts += [f"{s.name}: {remark}" for s in sources for remark in s.remarks]
+        if not timed:
+            self.doubts += [f"{s.name}: {_FLATTERS}" for s in sources if s.form == "kvframe-log"]
         self._remarks = [f"Left out of all: {why}." for why in broken]
         self._remarks += [
             remark

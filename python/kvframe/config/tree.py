@@ -122,9 +122,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             ConfigError: A section or a key is unknown, or a value is of the wrong type.
         """
         named = {"eviction": eviction, "admission": admission, "prefix": prefix}
-        for name, given in named.items():
-            if given is not None:
-                sections[name] = {"policy": given} if isinstance(given, str) else given
+        sections |= {name: given for name, given in named.items() if given is not None}
+        sections = _with_tables(sections)
         data = {name: _unstructured(given) for name, given in sections.items()}
         for key, value in (("block_size", block_size), ("capacity", capacity)):
             if value is None:
@@ -219,7 +218,8 @@ class Resolved:
             registry: Where policies are found; one with the lists of ``[plugins]`` if None.
             imports: Whether policies that are named by their place are imported. If not, their
                 options stay unchecked, and no manager can be made of what is resolved.
-            **sections: A mapping for each section to change, as ``cache={"block_size": 32}``.
+            **sections: A mapping for each section to change, as ``cache={"block_size": 32}``, or a
+                policy's name, as ``eviction="lru"``.
 
         Raises:
             ConfigError: A source cannot be read, holds an unknown key, or a value is of the wrong
@@ -247,9 +247,22 @@ class Resolved:
                 if isinstance(tables.get(section), environment.Items):
                     data.setdefault(section, defaults[section])
             _lay(data, tables, origins, names.__getitem__)
+        sections = _with_tables(sections)
         check_tree(sections, "")
         _lay(data, sections, origins, lambda _: KEYWORD)
         return _resolve(data, origins, file, registry, imports=imports)
+
+
+_NAMED = ("eviction", "admission", "prefix")
+"""Sections that may be said by the name of their policy alone."""
+
+
+def _with_tables(sections: dict[str, Any]) -> dict[str, Any]:
+    """Sections given by keyword, each that is a policy's name as its table."""
+    return {
+        name: {"policy": given} if name in _NAMED and isinstance(given, str) else given
+        for name, given in sections.items()
+    }
 
 
 def _lay(

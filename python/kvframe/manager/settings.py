@@ -32,15 +32,15 @@ LIVE = (
 
 FIXED = {
     "cache.capacity": "`KVCacheManager.resize` changes it",
-    "cache": "the blocks there are were laid out and stored under it",
-    "groups": "the block tables there are were laid out by them",
-    "model": "the pages there are have their size from it",
-    "prefix": "the blocks there are were stored under its keys",
-    "tiers": "the tiers there are were made from it",
-    "retention.sessions": "the sessions of the blocks there are were followed by it",
-    "observe": "the counts there are began with it",
-    "security": "the blocks there are were hashed under it",
-    "tenants": "the blocks there are are counted by them; floors and quotas of the same can change",
+    "cache": "blocks in the pool were laid out and stored under it",
+    "groups": "the present block tables were laid out by them",
+    "model": "the present pages have their size from it",
+    "prefix": "blocks in the pool were stored under its keys",
+    "tiers": "the present tiers were made from it",
+    "retention.sessions": "the sessions of blocks in the pool were followed by it",
+    "observe": "the present counts began with it",
+    "security": "blocks in the pool were hashed under it",
+    "tenants": "blocks in the pool are counted by them; floors and quotas of the same can change",
 }
 """Keys, and sections, that a manager keeps to its end, and why."""
 
@@ -124,7 +124,8 @@ class Settings:
                 current directory. The environment overrides a file, as in
                 `KVCacheManager.from_toml`.
             registry: With a file: where policies are found.
-            **sections: With a file: values to change, by section, as ``pressure={"reserve": 8}``.
+            **sections: With a file: values to change, by section, as ``pressure={"reserve": 8}``,
+                or a policy's name, as ``eviction="lru"``.
 
         Returns:
             What has changed, and the version that it has.

@@ -107,7 +107,8 @@ def _loan(recorded: list[Event], at: int, core: Any) -> None:
     first = recorded[at]
     blocks = [e.block for e in recorded[at:] if (e.tick, e.kind) == (first.tick, first.kind)]
     if first.kind is K.TAKE:
-        core.take_blocks(np.zeros(len(blocks), np.int32))
+        tenant = core.tenants()[first.value][0] if first.value else b""
+        core.take_blocks(np.zeros(len(blocks), np.int32), tenant)
     else:
         core.return_blocks(np.array(blocks[::-1], np.int32))
 

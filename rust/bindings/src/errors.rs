@@ -76,10 +76,11 @@ pub fn from_core(py: Python<'_>, error: &Error) -> PyErr {
         Error::Busy { .. } => "BusyError",
         Error::NeverFits { .. } | Error::SlotFull { .. } => "NeverFitsError",
         Error::UnknownSequence(_) => "UnknownSequenceError",
-        Error::StaleSequence(_) => "StaleHandleError",
-        Error::UnknownTicket(_) | Error::UnknownReceipt { .. } | Error::UnknownPin { .. } => {
-            "HandleError"
-        }
+        Error::StaleSequence(_) | Error::EndsAlready { .. } => "StaleHandleError",
+        Error::UnknownTicket(_)
+        | Error::TicketTwice(_)
+        | Error::UnknownReceipt { .. }
+        | Error::UnknownPin { .. } => "HandleError",
         Error::CommitPastEnd { .. }
         | Error::Backwards { .. }
         | Error::Invalid { .. }

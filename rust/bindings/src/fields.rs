@@ -110,7 +110,10 @@ pub mod text {
 
     pub fn read(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u8>> {
         let py = value.py();
-        let text = value.cast::<PyString>().map_err(|_| wrong(name, value, "must be a string"))?;
+        let text = value.cast::<PyString>().map_err(|_| {
+            let none = if value.is_none() { "; \"\" stands for none" } else { "" };
+            wrong(name, value, &format!("must be a string{none}"))
+        })?;
         match text.to_str() {
             Ok(text) => Ok(text.as_bytes().to_vec()),
             Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {

@@ -9,12 +9,12 @@ use crate::manager::Manager;
 
 #[pymethods]
 impl Manager {
-    /// Fills `out` with raw blocks taken from the pool.
-    fn take_blocks(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Fills `out` with raw blocks taken from the pool, which are `tenant`'s.
+    fn take_blocks(&self, py: Python<'_>, out: &Bound<'_, PyAny>, tenant: &[u8]) -> PyResult<()> {
         let out = whole_target::<i32>(out, "out")?;
         // Lent into a copy, so that a refusal leaves the caller's array alone.
         let mut blocks = vec![0; out.len()];
-        self.with_victims(py, |core| core.take(&mut blocks))?;
+        self.with_victims(py, |core| core.take_for(tenant, &mut blocks))?;
         if !out.is_same() {
             self.with(py, |core| core.free(&blocks))?;
             return Err(altered(py, "out"));
@@ -24,6 +24,11 @@ impl Manager {
             *slot = block as i32;
         }
         Ok(())
+    }
+
+    /// How many raw blocks `tenant` could take now.
+    fn available_to(&self, py: Python<'_>, tenant: &[u8]) -> PyResult<u32> {
+        self.locked(py, |core| core.available_to(tenant))
     }
 
     /// Takes raw blocks back.

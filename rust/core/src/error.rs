@@ -10,7 +10,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// Not now: more blocks are needed than are free or evictable.
     #[error(
-        "needs {needed} blocks, but only {available} are free or evictable of {total}{}",
+        "needs {needed} blocks, but only {available} are free or evictable of {total}{}{}",
+        limit.said(),
         on_their_way(*coming)
     )]
     NoCapacity {
@@ -18,8 +19,10 @@ pub enum Error {
         needed: u64,
         /// Blocks that could have been had.
         available: u64,
-        /// Blocks of the pool.
+        /// Blocks of the pool, or of its tenant's part of it.
         total: u64,
+        /// What sets that.
+        limit: Limit,
         /// Blocks more that can be had once fences have passed.
         coming: u64,
     },
@@ -61,9 +64,22 @@ pub enum Error {
     /// The handle was valid once; its sequence has been released.
     #[error("sequence {0} was released; its handle is stale")]
     StaleSequence(u64),
+    /// A step ends the sequence already.
+    #[error("{what} = {seq}: {why}")]
+    EndsAlready {
+        /// The list that names it.
+        what: &'static str,
+        /// The handle.
+        seq: u64,
+        /// Where it ends.
+        why: &'static str,
+    },
     /// The ticket was never given out, or is done already.
     #[error("ticket {0} is unknown or already settled")]
     UnknownTicket(u64),
+    /// A step names a ticket twice.
+    #[error("ticket {0} is named twice: a step settles a ticket once")]
+    TicketTwice(u64),
     /// More is said to be computed than has slots.
     #[error("commit of {asked} tokens, but the sequence has slots for {limit}")]
     CommitPastEnd {
@@ -189,6 +205,29 @@ pub enum Error {
     /// An invariant of the core is broken, which is a bug in kvframe.
     #[error("integrity: {0}")]
     Integrity(String),
+}
+
+/// What sets how many blocks there are to be had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// The whole pool.
+    #[default]
+    Pool,
+    /// The quota of the tenant.
+    Quota,
+    /// The floors of other tenants.
+    Floors,
+}
+
+impl Limit {
+    /// The words behind the number.
+    fn said(self) -> &'static str {
+        match self {
+            Self::Pool => "",
+            Self::Quota => ", the quota of its tenant",
+            Self::Floors => ", which floors of other tenants leave",
+        }
+    }
 }
 
 /// The limit of a request that may have the whole pool.

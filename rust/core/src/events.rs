@@ -42,7 +42,7 @@ pub enum Kind {
     /// `seq` grew to `value` tokens; `other`: new tokens whose ids are not known yet. Other ids come
     /// along.
     Append = 12,
-    /// `block` went out on loan.
+    /// `block` went out on loan; `value`: the number of the tenant whose block it is.
     Take = 13,
     /// `block` came back from a loan.
     Return = 14,

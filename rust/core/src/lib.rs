@@ -57,7 +57,7 @@ pub mod tenants;
 pub mod tier;
 pub mod transfers;
 
-pub use error::{Error, Result};
+pub use error::{Error, Limit, Result};
 pub use hash::{HashAlgo, Key};
 pub use manager::{Allocation, Manager};
 pub use options::{Group, GroupKind, Options};

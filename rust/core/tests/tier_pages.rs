@@ -2,7 +2,7 @@
 
 use kvframe_core::policy::{NAMES, PolicyOptions, by_name};
 use kvframe_core::tier::{RequestInfo, TierChanges, TierLimits, TierPages};
-use kvframe_core::{Error, Key};
+use kvframe_core::{Error, Key, Limit};
 
 fn pages(name: &str, pages: u32) -> TierPages {
     let limits = TierLimits { pages, in_flight: 1000, backed_first: false };
@@ -36,7 +36,10 @@ fn a_page_on_its_way_is_nobodys() {
     let again = tier.store(&keys, 1, RequestInfo::default()).unwrap();
     assert_eq!((again.ticket, again.present), (0, 4));
     let refused = tier.store(&prefix(2, 1), 1, RequestInfo::default());
-    assert_eq!(refused, Err(Error::NoCapacity { needed: 1, available: 0, total: 4, coming: 0 }));
+    assert_eq!(
+        refused,
+        Err(Error::NoCapacity { needed: 1, available: 0, total: 4, limit: Limit::Pool, coming: 0 })
+    );
     tier.check_integrity().unwrap();
     assert_eq!(tier.end(stored.ticket, 4, false).unwrap().good, 4);
     assert_eq!(tier.find(&keys), 4);
@@ -115,7 +118,13 @@ fn an_eviction_that_cannot_suffice_changes_nothing() {
         let refused = tier.store(&long, 1, RequestInfo::default());
         assert_eq!(
             refused,
-            Err(Error::NoCapacity { needed: 6, available: 5, total: 8, coming: 0 }),
+            Err(Error::NoCapacity {
+                needed: 6,
+                available: 5,
+                total: 8,
+                limit: Limit::Pool,
+                coming: 0
+            }),
             "{name}"
         );
         assert_eq!((tier.counts(), tier.find(&prefix(1, 5))), before, "{name}");

@@ -48,7 +48,7 @@ pub use step::{Extent, Growth, Refusal, Step, StepResult, Waiting};
 
 use hashbrown::HashMap;
 
-use crate::error::{Error, Result, WHOLE_POOL};
+use crate::error::{Error, Limit, Result, WHOLE_POOL};
 use crate::groups::Layout;
 use crate::hash::{Hasher, Key};
 use crate::held_blocks::HeldBlocks;
@@ -271,17 +271,16 @@ impl Manager {
     /// That `needed` blocks are more than `tenant` can ever have.
     #[cold]
     fn never_fits(&self, needed: u64, tenant: u8) -> Error {
-        let total = self.store.usable(tenant);
+        let (total, limit) = self.store.limit(tenant);
         let name = self.numbers.iter().find(|&(_, &number)| number == tenant);
         let name = name.map(|(name, _)| format!("tenant {:?}", String::from_utf8_lossy(name)));
-        let quota = self.store.accounts().get(tenant as usize).map(|account| account.quota);
-        let limit = match name {
-            _ if total == self.pool().usable() => WHOLE_POOL,
-            Some(name) if quota == Some(total) => format!("{name} has a quota of").into(),
-            Some(name) => format!("the floors of other tenants leave {name}").into(),
-            None => "the floors of tenants leave all others".into(),
+        let limit = match (limit, name) {
+            (Limit::Pool, _) => WHOLE_POOL,
+            (Limit::Quota, Some(name)) => format!("{name} has a quota of").into(),
+            (_, Some(name)) => format!("the floors of other tenants leave {name}").into(),
+            (_, None) => "the floors of tenants leave all others".into(),
         };
-        Error::NeverFits { needed, total: total.into(), limit }
+        Error::NeverFits { needed, total, limit }
     }
 
     /// What each tenant has, by number, the others first; none where tenants are not told apart.

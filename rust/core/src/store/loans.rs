@@ -4,6 +4,7 @@ use super::Store;
 use crate::error::{Error, Result};
 use crate::events::{EvictionCause, Kind};
 use crate::pool::BlockId;
+use crate::tenants::{Ledger, OTHERS};
 
 impl Store {
     /// Fills `out` with blocks of the pool. The caller has checked that enough blocks can be had.
@@ -12,7 +13,9 @@ impl Store {
     /// [`Error::Integrity`] if it was not.
     pub(crate) fn lend(&mut self, out: &mut [BlockId]) -> Result<()> {
         self.stats.taken += out.len() as u64;
-        let free = out.len().min(self.pool.free() as usize);
+        // At its quota a tenant takes no free block: it evicts one of its own.
+        let left = self.pool.ledger().map_or(u32::MAX, Ledger::left);
+        let free = out.len().min(self.pool.free().min(left) as usize);
         let (had, evicted) = out.split_at_mut(free);
         self.stats.evictions_for_taken += evicted.len() as u64;
         self.pool.lend_all(had);
@@ -32,7 +35,8 @@ impl Store {
     fn note_lent(&mut self, blocks: &[BlockId]) {
         // The borrower may publish these blocks one by one, so the policy is told of them now.
         self.policy.take(blocks);
-        self.note_blocks(Kind::Take, 0, blocks.iter(), 0);
+        let tenant = self.pool.ledger().map_or(OTHERS, Ledger::serving);
+        self.note_blocks(Kind::Take, 0, blocks.iter(), tenant.into());
     }
 
     /// Ends the loans of `blocks` and stops at the first block that is not on loan, or was named before.

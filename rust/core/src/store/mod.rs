@@ -247,11 +247,12 @@ impl Store {
 
     #[cold]
     fn no_room(&self, needed: u32, acquired: u32, tenant: u8) -> Error {
-        let all = self.available(tenant);
+        let (all, (total, limit)) = (self.available(tenant), self.limit(tenant));
         Error::NoCapacity {
             needed: u64::from(needed) + u64::from(acquired.saturating_sub(all)),
             available: u64::from(all.saturating_sub(acquired)),
-            total: u64::from(self.usable(tenant)),
+            total,
+            limit,
             coming: u64::from(self.pool.coming()),
         }
     }

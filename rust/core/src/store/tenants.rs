@@ -1,7 +1,7 @@
 //! What each tenant can have of the blocks, and which of them loses some. Without tenants, all is anyone's.
 
 use super::Store;
-use crate::error::{Error, Result};
+use crate::error::{Error, Limit, Result};
 use crate::events::EvictionCause;
 use crate::options::Fault;
 use crate::policy::{Eviction, External, View};
@@ -51,6 +51,18 @@ impl Store {
             None => self.pool.usable(),
             Some(ledger) => ledger.most(tenant),
         }
+    }
+
+    /// The same, and what sets it.
+    pub(crate) fn limit(&self, tenant: u8) -> (u64, Limit) {
+        let total = self.usable(tenant);
+        let quota = self.accounts().get(tenant as usize).map(|account| account.quota);
+        let limit = match quota {
+            _ if total == self.pool.usable() => Limit::Pool,
+            Some(quota) if quota == total => Limit::Quota,
+            _ => Limit::Floors,
+        };
+        (total.into(), limit)
     }
 
     /// Whether a pool of `blocks` has the floors beside what is owned above them.

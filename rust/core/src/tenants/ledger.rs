@@ -257,11 +257,16 @@ impl Ledger {
         left.min(self.accounts[tenant as usize].quota)
     }
 
+    /// Free blocks that the tenant that is served takes before it has its quota.
+    pub fn left(&self) -> u32 {
+        let own = &self.accounts[self.serving as usize];
+        own.quota.saturating_sub(own.used)
+    }
+
     /// Whether the tenant that is served has its quota: it takes no free block.
     #[inline]
     pub fn at_quota(&self) -> bool {
-        let own = &self.accounts[self.serving as usize];
-        own.used >= own.quota
+        self.left() == 0
     }
 
     /// Free blocks as the tenant that is served has them: up to its floor they do not depend on others.
@@ -269,7 +274,7 @@ impl Ledger {
         let own = &self.accounts[self.serving as usize];
         match own.floor.checked_sub(own.used) {
             Some(left) if own.floor > 0 => left,
-            _ => free.min(own.quota.saturating_sub(own.used)),
+            _ => free.min(self.left()),
         }
     }
 

@@ -33,7 +33,7 @@ pub use switch::QueueContents;
 pub use transfers::{TierStats, TransferResult};
 pub use tree::{EvictedNodes, Found, NodeId, PathNode, PrefixTree, Split, Stored, TreeNode};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Limit, Result};
 use crate::hash::Key;
 use crate::policy::{Access, Eviction, RemovalCause, View};
 use crate::pool::{BlockId, NIL, Pool, State};
@@ -258,6 +258,7 @@ impl TierPolicy {
                 needed: 1,
                 available: 0,
                 total: self.pool.capacity().into(),
+                limit: Limit::Pool,
                 coming: 0,
             });
         };

@@ -9,7 +9,7 @@
 //! ```
 
 use super::{RequestInfo, TierPolicy};
-use crate::error::{Error, Result};
+use crate::error::{Error, Limit, Result};
 use crate::hash::Key;
 use crate::policy::{Consult, Eviction, View};
 use crate::pool::{BlockId, NIL, State};
@@ -75,7 +75,13 @@ impl BlockQueue {
         if n > self.available() {
             let (available, total) = (self.available(), self.tier.pool.capacity());
             let (needed, available, total) = (n.into(), available.into(), total.into());
-            return Err(Error::NoCapacity { needed, available, total, coming: 0 });
+            return Err(Error::NoCapacity {
+                needed,
+                available,
+                total,
+                limit: Limit::Pool,
+                coming: 0,
+            });
         }
         let (blocks, evicted) = self.tier.take_blocks(n)?;
         self.evictions += evicted as u64;

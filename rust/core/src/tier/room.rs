@@ -2,7 +2,7 @@
 
 use super::TierPages;
 use super::pages::EvictedPages;
-use crate::error::{Error, Result};
+use crate::error::{Error, Limit, Result};
 use crate::hash::Key;
 use crate::pool::BlockId;
 use crate::tenants::Ledger;
@@ -66,7 +66,13 @@ impl TierPages {
         if n > available {
             self.stats.refused += 1;
             let (needed, available) = (n.into(), available.into());
-            return Err(Error::NoCapacity { needed, available, total: total.into(), coming: 0 });
+            return Err(Error::NoCapacity {
+                needed,
+                available,
+                total: total.into(),
+                limit: Limit::Pool,
+                coming: 0,
+            });
         }
         if pool.ledger().is_some() {
             return self.make_room_for_tenant(n, chain);

@@ -1,7 +1,7 @@
 //! Rule 11: all layer groups agree on a sequence's length, and a hit is what every group serves.
 
 use kvframe_core::pool::State;
-use kvframe_core::{Error, GroupKind, Manager, NIL, Options, Request};
+use kvframe_core::{Error, GroupKind, Limit, Manager, NIL, Options, Request};
 
 use crate::common::{SIZE, allocate, build, found, open, prompt, refused, request, run, serve};
 
@@ -60,7 +60,10 @@ fn rule_11_growth_is_for_all_groups_or_none() {
     let a = run(&mut m, &prompt(&[1]));
     let b = run(&mut m, &prompt(&[2]));
     let error = refused(&mut m, &[a, b], |m| m.append(a, &[1]));
-    assert_eq!(error, Error::NoCapacity { needed: 2, available: 1, total: 5, coming: 0 });
+    assert_eq!(
+        error,
+        Error::NoCapacity { needed: 2, available: 1, total: 5, limit: Limit::Pool, coming: 0 }
+    );
     m.release(b).unwrap();
     m.append(a, &[1]).unwrap();
     assert!(m.sequence(a).unwrap().tables.iter().all(|t| t.len() == 2));

@@ -5,7 +5,7 @@ use kvframe_core::hash::Space;
 use kvframe_core::manager::{Growth, Ids, Refusal, Step, StepResult};
 use kvframe_core::policy::NAMES;
 use kvframe_core::pool::State;
-use kvframe_core::{Error, NIL, Options, Request};
+use kvframe_core::{Error, Limit, NIL, Options, Request};
 
 use crate::common::{
     SIZE, allocate, build, open, picture, prompt, refused, request, run, serve, small, table,
@@ -61,7 +61,10 @@ fn rule_2_a_refused_admission_leaves_everything_as_it_was() {
         let held = run(&mut m, &open(&[3]));
         // The head is cached and would be found, the rest is not to be had: nothing may be evicted for it.
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 7, 8, 9])));
-        assert_eq!(error, Error::NoCapacity { needed: 4, available: 3, total: 6, coming: 0 });
+        assert_eq!(
+            error,
+            Error::NoCapacity { needed: 4, available: 3, total: 6, limit: Limit::Pool, coming: 0 }
+        );
         let error = refused(&mut m, &[held], |m| allocate(m, &open(&[1, 2, 3, 4, 5, 6])));
         assert!(matches!(error, Error::NeverFits { needed: 7, total: 6, .. }), "{error}");
         assert_eq!(m.stats().refused, 2);
@@ -88,7 +91,10 @@ fn rule_2_a_refused_append_or_loan_leaves_everything_as_it_was() {
     let b = run(&mut m, &prompt(&[3]));
     serve(&mut m, &prompt(&[2]));
     let error = refused(&mut m, &[a], |m| m.append(a, &prompt(&[5, 6, 7])));
-    assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 5, coming: 0 });
+    assert_eq!(
+        error,
+        Error::NoCapacity { needed: 3, available: 2, total: 5, limit: Limit::Pool, coming: 0 }
+    );
     let error = refused(&mut m, &[a], |m| m.append(a, &prompt(&[5, 6, 7, 8])));
     assert!(matches!(error, Error::NeverFits { needed: 6, total: 5, .. }), "{error}");
     refused(&mut m, &[a, b], |m| m.take(&mut [0; 3]));
@@ -106,7 +112,10 @@ fn rule_2_and_3_the_copy_is_counted() {
     let mut loan = [NIL];
     m.take(&mut loan).unwrap();
     let error = refused(&mut m, &[a, b], |m| m.append(a, &[5, 6]));
-    assert_eq!(error, Error::NoCapacity { needed: 2, available: 1, total: 3, coming: 0 });
+    assert_eq!(
+        error,
+        Error::NoCapacity { needed: 2, available: 1, total: 3, limit: Limit::Pool, coming: 0 }
+    );
     m.append(a, &[5]).unwrap();
     refused(&mut m, &[a, b], |m| m.append(a, &[6]));
     m.free(&loan).unwrap();

@@ -5,7 +5,7 @@ use kvframe_core::events::Kind;
 use kvframe_core::hash::Space;
 use kvframe_core::pool::State;
 use kvframe_core::transfers::BlockCopy;
-use kvframe_core::{Error, NIL, Options, Request};
+use kvframe_core::{Error, Limit, NIL, Options, Request};
 
 use crate::common::{
     SIZE, allocate, build, found, open, picture, prompt, refused, request, run, serve, small, table,
@@ -96,7 +96,10 @@ fn rule_3_pages_of_a_copy_are_held_until_it_is_settled() {
     m.release(b).unwrap();
     assert_eq!(m.pool().free(), 2);
     let error = refused(&mut m, &[], |m| allocate(m, &prompt(&[1, 2, 3])));
-    assert_eq!(error, Error::NoCapacity { needed: 3, available: 2, total: 4, coming: 0 });
+    assert_eq!(
+        error,
+        Error::NoCapacity { needed: 3, available: 2, total: 4, limit: Limit::Pool, coming: 0 }
+    );
     let plan = m.take_plan().unwrap();
     m.done(plan.ticket).unwrap();
     assert_eq!(m.pool().free(), 4);

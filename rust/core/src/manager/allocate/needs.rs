@@ -142,10 +142,12 @@ impl Manager {
             at_least = needed.max(lacks(Count::Exact));
         }
         if needed <= room && at_least.saturating_add(kept) > room {
+            let (total, limit) = self.store.limit(tenant);
             return Err(Error::NoCapacity {
                 needed: u64::from(at_least) + u64::from(kept),
                 available: u64::from(room),
-                total: usable,
+                total,
+                limit,
                 coming: u64::from(self.pool().coming()),
             });
         }

@@ -102,6 +102,6 @@ fn check_keys(what: &'static str, name: &str, holds: bool) -> Result<()> {
     if holds {
         return Ok(());
     }
-    let limit = "goes by keys, and none were made of the blocks there are: begin with it";
+    let limit = "goes by keys, and the blocks in the pool have none: begin with it";
     Err(Error::Invalid { what, value: name.into(), limit: limit.into() })
 }

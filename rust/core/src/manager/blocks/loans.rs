@@ -3,25 +3,38 @@
 use crate::error::{Error, Result};
 use crate::manager::Manager;
 use crate::pool::BlockId;
-use crate::tenants::OTHERS;
 
 /// Why a block that a caller names cannot be meant.
 pub(super) const NO_SUCH: &str = "the pool has no such block";
 
 impl Manager {
-    /// Fills `out` with blocks taken from the pool; takes all of them or none.
+    /// [`Manager::take_for`] of no tenant.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take(&mut self, out: &mut [BlockId]) -> Result<()> {
+        self.take_for(b"", out)
+    }
+
+    /// Fills `out` with blocks taken from the pool, which are `tenant`'s; takes all of them or none.
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::NeedVictims`].
-    pub fn take(&mut self, out: &mut [BlockId]) -> Result<()> {
+    pub fn take_for(&mut self, tenant: &[u8], out: &mut [BlockId]) -> Result<()> {
         let count = u32::try_from(out.len()).unwrap_or(u32::MAX);
         if count == 0 {
             return Ok(());
         }
-        self.check_room(count, 0, OTHERS)?;
-        self.store.serve(OTHERS);
+        let tenant = self.tenant_number(tenant);
+        self.check_room(count, 0, tenant)?;
+        self.store.serve(tenant);
         self.store.tick();
         self.store.lend(out)
+    }
+
+    /// How many blocks [`Manager::take_for`] could get now.
+    pub fn available_to(&self, tenant: &[u8]) -> u32 {
+        if self.capacity.is_asleep() { 0 } else { self.store.available(self.tenant_number(tenant)) }
     }
 
     /// Takes blocks back, or none if any of them is not on loan. The first is lent again first.

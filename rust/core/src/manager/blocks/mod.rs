@@ -37,7 +37,7 @@ impl Manager {
             && (self.held_blocks.count(parent) == 0
                 || self.pool().state(parent) != State::Committed)
         {
-            return Err(self.misused("publish", parent, "it is not findable and in hand"));
+            return Err(self.misused("parent", parent, "it is not published and in hand"));
         }
         self.store.index().check_keys()?;
         self.store.tick();
@@ -192,8 +192,8 @@ impl Manager {
             let (needed, available) =
                 (blocks.iter().filter(its).count() as u64, self.store.available(tenant).into());
             if needed > available {
-                let (total, coming) = (self.store.usable(tenant).into(), 0);
-                return Err(Error::NoCapacity { needed, available, total, coming });
+                let (total, limit) = self.store.limit(tenant);
+                return Err(Error::NoCapacity { needed, available, total, limit, coming: 0 });
             }
         }
         Ok(())

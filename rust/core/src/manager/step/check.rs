@@ -17,6 +17,15 @@ pub struct Extent {
     pub end: u64,
 }
 
+const ENDS: &str = "the step ends it, by release or by preempt";
+const ENDS_TWICE: &str = "it is named twice: a step ends a sequence once, by release or by preempt";
+
+/// The sequences that a step ends, each with the list that names it.
+fn ends<'a>(step: &'a Step<'_>) -> impl Iterator<Item = (&'static str, SeqId)> + 'a {
+    let named = |what| move |&seq| (what, seq);
+    step.release.iter().map(named("release")).chain(step.preempt.iter().map(named("preempt")))
+}
+
 impl Manager {
     /// Refuses a step in which a handle, a ticket or a length is wrong. Fills `reach`, one an append.
     ///
@@ -28,7 +37,7 @@ impl Manager {
         reach.reserve(step.append.len());
         match self.check_marking(step, reach) {
             // A wrong handle is reported before a wrong length, wherever each is.
-            Err(error) if !matches!(error, Error::UnknownTicket(_)) => {
+            Err(error) if !matches!(error, Error::UnknownTicket(_) | Error::TicketTwice(_)) => {
                 self.check_handles(step).and(Err(error))
             }
             checked => checked,
@@ -37,14 +46,13 @@ impl Manager {
 
     #[cold]
     fn check_handles(&self, step: &Step<'_>) -> Result<()> {
-        let ends = || step.release.iter().chain(step.preempt).copied();
-        for seq in ends() {
+        for (_, seq) in ends(step) {
             self.sequences.get(seq)?;
         }
         let mut ended = HashSet::new();
-        for seq in ends() {
+        for (what, seq) in ends(step) {
             if !ended.insert(seq) {
-                return Err(Error::StaleSequence(seq));
+                return Err(Error::EndsAlready { what, seq, why: ENDS_TWICE });
             }
         }
         let lengths = step.truncate.iter().chain(step.commit).map(|&(seq, _)| seq);
@@ -52,11 +60,11 @@ impl Manager {
         for seq in lengths.chain(fills).chain(step.fork.iter().copied()) {
             self.sequences.get(seq)?;
         }
-        let grown = step.append.iter().map(|&(seq, _)| seq);
-        for seq in grown.chain(step.extend.iter().map(|&(seq, _)| seq)) {
+        let grown = step.append.iter().map(|&(seq, _)| ("append", seq));
+        for (what, seq) in grown.chain(step.extend.iter().map(|&(seq, _)| ("extend", seq))) {
             self.sequences.get(seq)?;
             if ended.contains(&seq) {
-                return Err(Error::StaleSequence(seq));
+                return Err(Error::EndsAlready { what, seq, why: ENDS });
             }
         }
         Ok(())
@@ -65,9 +73,9 @@ impl Manager {
     fn check_marking(&mut self, step: &Step<'_>, reach: &mut Vec<Extent>) -> Result<()> {
         let number = self.checked;
         let uncertain = self.check_tickets(step)?;
-        for &seq in step.release.iter().chain(step.preempt) {
+        for (what, seq) in ends(step) {
             if std::mem::replace(&mut self.sequences.mark(seq, number)?.ends, true) {
-                return Err(Error::StaleSequence(seq));
+                return Err(Error::EndsAlready { what, seq, why: ENDS_TWICE });
             }
         }
         let loaded = step.loaded.iter().map(|&(ticket, _)| ticket);
@@ -126,7 +134,7 @@ impl Manager {
         for &(seq, ids) in step.append {
             let mark = self.sequences.mark(seq, number)?;
             if mark.ends {
-                return Err(Error::StaleSequence(seq));
+                return Err(Error::EndsAlready { what: "append", seq, why: ENDS });
             }
             if std::mem::replace(&mut mark.grows, true) {
                 return Err(twice("append", seq));
@@ -144,7 +152,9 @@ impl Manager {
             let mark = self.sequences.mark(seq, number)?;
             let grows = std::mem::replace(&mut mark.grows, true);
             match mark.len {
-                _ if mark.ends => return Err(Error::StaleSequence(seq)),
+                _ if mark.ends => {
+                    return Err(Error::EndsAlready { what: "extend", seq, why: ENDS });
+                }
                 _ if grows => return Err(twice("extend", seq)),
                 _ if uncertain => {}
                 len if mark.cut => {
@@ -166,8 +176,11 @@ impl Manager {
         let tickets = || step.done.iter().chain(step.failed).copied().chain(loads.clone());
         let mut named = HashSet::new();
         for ticket in tickets() {
-            if !named.insert(ticket) || !self.transfers.tickets().is_outstanding(ticket) {
+            if !self.transfers.tickets().is_outstanding(ticket) {
                 return Err(Error::UnknownTicket(ticket));
+            }
+            if !named.insert(ticket) {
+                return Err(Error::TicketTwice(ticket));
             }
         }
         let mut cut = !step.failed.is_empty();

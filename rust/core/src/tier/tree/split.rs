@@ -2,7 +2,7 @@
 
 use super::nodes::Node;
 use super::{PrefixTree, ROOT};
-use crate::error::{Error, Result};
+use crate::error::{Error, Limit, Result};
 use crate::hash::Key;
 use crate::policy::{Access, View};
 use crate::pool::{BlockId, NIL, State};
@@ -83,7 +83,8 @@ impl PrefixTree {
             tier.grow(told)?;
         }
         let total = tier.pool.capacity().into();
-        let none = Error::NoCapacity { needed: 1, available: 0, total, coming: 0 };
+        let none =
+            Error::NoCapacity { needed: 1, available: 0, total, limit: Limit::Pool, coming: 0 };
         let node = tier.pool.take(0).ok_or(none)?;
         tier.policy.take(&[node]);
         Ok(node)
