@@ -76,7 +76,7 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 seconds = time.perf_counter() - start
 print(json.dumps([code, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss]))
 """
-"""A process begins with the peak of the one that started it: a small one starts what is measured."""
+"""A process begins with the peak of its parent: a small one starts what is measured."""
 
 
 def measure(command: list[str], size: int) -> dict[str, object]:
