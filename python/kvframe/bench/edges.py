@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -21,10 +21,11 @@ def edges(best: Choice, tried: Sequence[Choice], options: Iterable[str]) -> list
     """
     told = []
     for name in options:
-        values = {choice.option_values.get(name) for choice in tried}
-        numbers = sorted(value for value in values if _is_number(value))
-        own = best.option_values.get(name)
-        if len(numbers) < 2 or own not in (numbers[0], numbers[-1]):
+        numbers = sorted({value for choice in tried for value in _number(choice, name)})
+        if len(numbers) < 2:
+            continue
+        own = next(_number(best, name), None)
+        if own not in (numbers[0], numbers[-1]):
             continue
         least = own == numbers[0]
         if _takes(best, name, _next(own, -1 if least else 1)):
@@ -33,8 +34,10 @@ def edges(best: Choice, tried: Sequence[Choice], options: Iterable[str]) -> list
     return told
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(choice: Choice, name: str) -> Iterator[float]:
+    value = choice.option_values.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
 
 
 def _next(value: float, way: int) -> float:
