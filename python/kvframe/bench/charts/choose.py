@@ -50,8 +50,8 @@ def _means(traffic: Traffic) -> dict[str, float]:
 
 
 def winners(gathered: Gathered) -> set[str]:
-    """The best of each traffic and of each trace's curves, by hit rate, and of each simulated
-    trace and size, by mean time to the first token: each has charts of its own. lru is none: it is always
+    """The best of each traffic and of each trace's curves, by hit rate, and of each simulated trace
+    and size, by mean time to the first token: each has charts of its own. lru is none: it is always
     named.
     """
     parts = [_means(traffic) for traffic in gathered.traffic]
