@@ -35,13 +35,13 @@ def elsewhere(subject: Subject) -> Sequence[str] | None:
         asked["place"] = loaded.place
     elif loaded.distribution != HERE:
         asked["name"] = loaded.descriptor.name
+    # Of a descriptor its object: `make` is often a lambda.
+    made = subject.make() if loaded.distribution == HERE and not loaded.place else None
     try:
-        if loaded.distribution == HERE and not loaded.place:
-            # An object and not its descriptor, whose `make` is often a lambda.
-            asked = {"object": pickle.dumps(subject.make())}
-        told = _asked(pickle.dumps(asked))
-    except (pickle.PicklingError, AttributeError, TypeError):  # what cannot be pickled
+        data = pickle.dumps(asked if made is None else {"object": pickle.dumps(made)})
+    except Exception:  # each type says in its own way that it cannot be pickled
         return None
+    told = _asked(data)
     if told is None:
         return None
     if "finding" in told:
@@ -74,7 +74,8 @@ def main() -> None:
         told: Mapping[str, object] = {"digests": alone(subject)}
     except PromiseError as fault:
         told = {"finding": fault.finding}
-    print("\n" + json.dumps(told))  # whatever the policy has written before
+    print("\n" + json.dumps(told), flush=True)  # whatever the policy has written before
+    os._exit(0)  # nor may it write anything after
 
 
 def _subject(asked: Mapping[str, Any]) -> Subject:
