@@ -57,11 +57,13 @@ def new_plugin(name: str, kind: str, way: str, parent: Path) -> Package:
         raise UsageError(f"{folder}: exists already; move it away, or name another --path")
     if not parent.is_dir():
         raise UsageError(f"--path {parent}: no such folder")
+    class_name = "".join(word.capitalize() for word in policy.split("-")) + "Policy"
     words = {
         "name": policy,
         "distribution": folder.name,
         "module": folder.name.replace("-", "_"),
-        "policy": "".join(word.capitalize() for word in policy.split("-")) + "Policy",
+        "policy": class_name,
+        "sorted": ", ".join(sorted([class_name, "Options"])),
         "kvframe": __version__,
     }
     files = {

@@ -122,6 +122,30 @@ def test_of_many_policies_the_best_few_are_named(tmp_path: Path) -> None:
     assert len(COLORS) >= ENOUGH
 
 
+def test_the_best_of_each_chart_is_named(bench: Command, tmp_path: Path) -> None:
+    """On one trace a policy leads by little that is far behind on the other."""
+    policies = [f"slru:protected_uses={n}" for n in range(2, 12)] + ["lru", "fifo"]
+    for name in ("a.jsonl", "b.jsonl"):
+        write(tmp_path / name, sessions=5)
+    bench("run", "--trace", "a.jsonl,b.jsonl", *(f"--policy={name}" for name in policies),
+          "--capacity", "20,40", "--out", "results")  # fmt: skip
+    kept = json.loads((tmp_path / "results" / "results.json").read_bytes())
+    for cell in kept["cells"]:
+        if cell["policy"] not in policies:
+            continue
+        rate = 0.5 + 0.01 * policies.index(cell["policy"])
+        if cell["policy"] == "fifo":
+            rate = 0.7 if cell["trace"] == "a.jsonl" else 0.1
+        cell["token_hit_rate"] = rate
+    (tmp_path / "changed.json").write_text(json.dumps(kept))
+    axes = Study.read(tmp_path / "changed.json").plot("lead").axes
+    assert len(axes) == 2
+    for axis in axes:
+        named = {text.get_text() for text in axis.texts}
+        assert len(named) == FEW
+        assert {"fifo", "slru:protected_uses=11"} <= named
+
+
 def _is_data(line: Any, axis: Any) -> bool:
     return len(line.get_xdata()) == 2 and bool(line.get_transform() == axis.transData)
 

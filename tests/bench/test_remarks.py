@@ -129,3 +129,18 @@ def test_a_curve_in_gib(bench: Command, made: str) -> None:
     assert sized.stdout == told.stdout
     refused = bench("tune", "lru", "--option", "x=1", "--trace", made, "--capacity", "80 MiB")
     assert "--capacity 80 MiB: must be in blocks here" in refused.stderr
+
+
+def test_timed_mode_says_that_opt_is_no_bound_and_how_soon_a_token_came(tmp_path: Path) -> None:
+    made = str(write(tmp_path / "a.jsonl"))
+    for mode in ("engine", "timed"):
+        job, outcome = ran(traces=made, policies=["lru", "fifo"], capacities="60", modes=mode)
+        (told,) = job.outputs(outcome)
+        assert ("In timed mode opt is no bound" in told) == (mode == "timed")
+        lines = told.splitlines()
+        title = "Mean seconds from arrival to the first token"
+        assert (title in lines) == (mode == "timed")
+        if mode == "timed":
+            times = dict(line.split() for line in lines[lines.index(title) + 2 :][:2])
+            means = {c.policy: c.mean_ttft_seconds or 0.0 for c in outcome.cells.values()}
+            assert times == {name: f"{means[name]:.3g}" for name in ("lru", "fifo")}

@@ -60,9 +60,16 @@ def test_what_is_not_there_is_named(study: Study) -> None:
         (lambda: Study.serve(loads=["x"]), "^loads = x: must be a number above 0"),
         (lambda: Study.serve(sla="x"), "^sla = x: 'x' must read key=value"),
         (lambda: study.rows("cell"), "must be cells, servers or requests; did you mean cells"),
-        (lambda: study.compare("lruu"), "lruu: did not run at every size.*did you mean lru"),
+        (lambda: study.compare("lruu"), "lruu: did not run; those .*did you mean lru"),
+        (lambda: study.compare("opt"), "opt: is a bound, which no engine can run.*lru, fifo, lfu$"),
         (lambda: study.charts("hit"), "must be one of hits.*did you mean hits"),
-        (lambda: study.plot("load"), "these results have no such chart"),
+        (lambda: study.plot("load"), "have no such chart; they have hits, lead, gap, misses"),
+        (
+            lambda: study.plot("misses", size=30),
+            "none of size = 30; there is size = 20 or 40 or 80",
+        ),
+        (lambda: study.plot("hits", size=20), "there is show = hit rate or miss ratio"),
+        (lambda: study.plot("lead", size=20), "there is no choice, the chart is one of its kind"),
         (lambda: Study.read("nowhere"), "nowhere: No such file"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -7,9 +7,12 @@ import json
 import pytest
 
 from kvframe import _core
+from kvframe.bench.edges import edges
+from kvframe.bench.locate import choose_all
 from kvframe.bench.traces import Source
 from kvframe.bench.tune import Tuned, combinations, tune
 from kvframe.errors import ConfigError
+from kvframe.registry import Registry
 
 from .conftest import Command
 from .made import text
@@ -48,6 +51,22 @@ def test_what_pays_throughout_holds() -> None:
     assert not found.overfits
     assert found.held[0].better
     assert "that holds" in found.sentence
+
+
+def test_the_edge_of_what_was_tried_is_told() -> None:
+    """Not where nothing lies beyond, and not where the defaults are best."""
+    chosen = choose_all("eviction", [f"slru:protected_uses={n}" for n in (1, 2, 5)], Registry())
+    assert edges(chosen[0], chosen, ["protected_uses"]) == [], "none is below 1"
+    assert edges(chosen[1], chosen, ["protected_uses"]) == []
+    assert edges(chosen[2], chosen, ["protected_uses"]) == [
+        "slru:protected_uses=5 has the largest protected_uses of those tried: try beyond 5."
+    ]
+    assert edges(chosen[2], chosen[2:], ["protected_uses"]) == [], "a single value is no grid"
+    made = Source("made", "", _core.Trace.parse(text(scanned(300, range(6))), "made", None))
+    default, values = "slru:protected_uses=4294967295", {"protected_uses": ["4294967294", "2"]}
+    found = tune(made, default, values, [12], "engine")
+    assert found.best.endswith("protected_uses=2")
+    assert "has the least protected_uses of those tried: try below 2." in found.remarks[0]
 
 
 def test_what_only_fits_the_first_part_does_not() -> None:

@@ -363,3 +363,15 @@ def test_gap_closed_is_none_where_the_gap_is_next_to_nothing() -> None:
         for plan, cell in found.items()
     }
     assert [cell.gap_closed for cell in with_gap_closed(ahead).values()] == [None] * 3
+
+
+def test_no_table_writes_a_share_of_a_gap_too_small_to_tell() -> None:
+    def told(lru: int, lfu: int, opt: int) -> list[list[str]]:
+        found = with_gap_closed(rows({8: {"lru": lru, "lfu": lfu, "opt": opt}}))
+        assert all(cell.gap_closed is not None for cell in found.values())
+        verdicts = {place: judged(group) for place, group in grouped(found).items()}
+        (section,) = sections(found, verdicts)
+        return [r for t in section.tables if t.title.startswith("Gap closed") for r in t.rows]
+
+    assert told(500, 480, 504) == []  # -500 % of 0.4 points
+    assert told(500, 480, 540) == [["lru", "+0.0%"], ["lfu", "-50.0%"]]

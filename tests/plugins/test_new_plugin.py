@@ -61,13 +61,28 @@ def test_what_it_writes_is_clean(tmp_path: Path) -> None:
     assert len(sources) == len(forms())
     for tool in (
         ["ruff", "format", "--check", "--config", config, tmp_path],
-        ["ruff", "check", "--config", config, "--ignore", "D1", tmp_path],
+        ["ruff", "check", "--config", config, "--ignore", "D1,I", tmp_path],
         ["mypy", "--strict", "--no-incremental", "--config-file=", *sources],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *map(str, tool)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("kind", "way"), forms())
+@pytest.mark.parametrize("name", ["deep-first", "second-visit"])
+def test_imports_are_sorted(tmp_path: Path, kind: str, way: str, name: str) -> None:
+    """As ruff has them in a package to which kvframe is one of others."""
+    assert new(name, "--path", tmp_path, "--kind", kind, "--way", way).exit_code == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "I", "."],
+        cwd=tmp_path / f"kvframe-{name}",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow

@@ -36,6 +36,14 @@ def test_versions_agree() -> None:
     assert re.findall(r"^ +version = \{(.*)\},$", readme, re.M) == [VERSION]
 
 
+def test_a_release_has_the_same_day_everywhere() -> None:
+    """And before a release there is none."""
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = re.findall(rf"^## \[{re.escape(VERSION)}\] - (\S+)$", changes, re.M)
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall(r"^date-released: (.*)$", citation, re.M) == released
+
+
 def test_crates_say_what_a_registry_asks_for() -> None:
     for manifest in ROOT.glob("rust/*/Cargo.toml"):
         package = toml(manifest)["package"]

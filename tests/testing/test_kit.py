@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kvframe import EvictionPolicy, PluginError, PrefixMatcher, Registry, UsageError
-from kvframe.testing import check_policy
+from kvframe.testing import EvictionConformance, KindConformance, check_policy
 from kvframe.testing.cost import BUDGET_US
 from kvframe.testing.trials import PROMISES
 
-from .planted import Lru, Names, cases, policy
+from .planted import Hashed, Lru, Names, cases, policy
 
 pytestmark = pytest.mark.scenario("S22")
 
@@ -100,6 +100,16 @@ def test_what_is_no_policy_is_refused(wrong: object, error: type[Exception], wor
         check_policy(wrong)  # type: ignore[arg-type]
 
 
+HASHED = """
+from kvframe.policies import BatchedEviction
+
+class Hashed(BatchedEviction):
+    columns = ("key",)
+
+    def score(self, candidates, out):
+        out[:] = [hash(str(key)) % 1009 for key in candidates["key"].tolist()]
+"""
+
 TESTS = """
 from kvframe.testing import EvictionConformance
 
@@ -112,6 +122,34 @@ class TestBad(EvictionConformance):
     policy = "t-lru"
     options = {"threshold": 0}
 """
+
+
+@pytest.mark.parametrize(("name", "meant"), [("option", "options"), ("budget", "budget_us")])
+def test_a_misspelt_setting_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"TestMine.{name}: .*did you mean {meant}?"):
+        type("TestMine", (EvictionConformance,), {"policy": "lru", name: 1})
+
+
+def test_a_class_may_have_more_of_its_own() -> None:
+    own = {"policy": "lru", "size": 4, "option": lambda self: 1, "test_order": lambda self: None}
+    assert type("TestMine", (EvictionConformance,), own)
+    with pytest.raises(TypeError, match="did you mean options"):
+        type("TestGate", (KindConformance,), {"option": {}})
+
+
+def test_it_runs_in_another_process_however_it_is_given(tmp_path: Path) -> None:
+    """Named by its place, as a descriptor, and where no other process finds its class."""
+    (tmp_path / "hashed.py").write_text(HASHED)
+    (loaded,) = Registry().at(f"{tmp_path / 'hashed.py'}:Hashed")
+    assert isinstance(loaded.descriptor, EvictionPolicy)
+    for given in (loaded, loaded.descriptor):
+        report = check_policy(given)  # type: ignore[arg-type]
+        assert "PYTHONHASHSEED" in report["deterministic"].finding
+
+    class Local(Hashed):
+        pass
+
+    assert check_policy(policy(Local))["deterministic"].verdict == "ok"
 
 
 def test_a_class_is_all_that_an_author_writes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from kvframe.bench import capacity
 from kvframe.bench.cells import Cell
 from kvframe.bench.plan import cross
 from kvframe.bench.policies import BASELINE, BOUND, OPTIMUM, Choice, choose_all
-from kvframe.bench.report import Table
+from kvframe.bench.report import Table, is_wide
 from kvframe.bench.run import run_all
 from kvframe.bench.traces import Source
 from kvframe.bench.verdict import with_gap_closed
@@ -50,7 +50,7 @@ class Board:
 
     def sentence(self) -> str:
         gain = 100 * (self.mine.token_hit_rate - self.lru.token_hit_rate)
-        gap = self.mine.gap_closed
+        gap = self.mine.gap_closed if is_wide(self.lru, self.opt) else None
         closed = "" if gap is None else f", {gap:+.1%} of the gap to the optimum"
         return (
             f"{self.trace}, {self.capacity} blocks: {self.mine.policy} is {self.rank} of "
@@ -66,7 +66,8 @@ class Board:
         for cell in ranked:
             online = cell is not self.opt
             above = sum(other.hit_tokens > cell.hit_tokens for other in self.online)
-            gap = "-" if cell.gap_closed is None or not online else f"{cell.gap_closed:+.1%}"
+            told = online and is_wide(self.lru, self.opt)
+            gap = "-" if cell.gap_closed is None or not told else f"{cell.gap_closed:+.1%}"
             table.rows.append(
                 [
                     f"{cell.policy}{' *' if cell is self.mine else ''}",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from kvframe.bench.cells import Cell
 from kvframe.bench.charts import page, pictures
 from kvframe.bench.charts.chart import FAMILIES, Chart
 from kvframe.bench.charts.gathered import (
+    BOUNDS,
     Gathered,
     Kept,
     Source,
@@ -266,10 +267,14 @@ class Study:
         if not found:
             names = list(dict.fromkeys(name for made in self._made for name in made.policies))
             wrong = next((name for name in (one, other) if name not in names), one)
+            if wrong not in self.gathered.policies:
+                why, names = "did not run; those that did", self.gathered.policies
+            else:
+                why = "did not run at every size; those that did"
+            if wrong in BOUNDS:
+                why = "is a bound, which no engine can run; what is compared"
             near = did_you_mean(wrong, names)
-            raise ConfigError(
-                f"{wrong}: did not run at every size; those that did: {', '.join(names)}{near}"
-            )
+            raise ConfigError(f"{wrong}: {why}: {', '.join(names)}{near}")
         return found
 
     # --- pictures ---------------------------------------------------------------------------------
@@ -311,7 +316,7 @@ class Study:
         for chart in self.charts(family, **choice):
             found.setdefault((chart.traffic, chart.choice.get("traffic")), chart)
         if not found:
-            raise ConfigError(f"plot {family}: these results have no such chart")
+            raise ConfigError(f"plot {self._asked(family, choice)}")
         return pictures.figure(list(found.values()), self._look)
 
     def draw(self, path: str | Path) -> None:
@@ -376,6 +381,20 @@ class Study:
     @cached_property
     def _look(self) -> Look:
         return Look(self.gathered)
+
+    def _asked(self, family: str, choice: Mapping[str, object]) -> str:
+        """Which charts there are in place of one that there is not."""
+        there = self.charts(family)
+        if not there:
+            families = ", ".join(dict.fromkeys(chart.family for chart in self._charts))
+            return f"{family}: these results have no such chart; they have {families or 'none'}"
+        told = []
+        for key in dict.fromkeys(key for chart in there for key in chart.choice):
+            values = dict.fromkeys(chart.choice[key] for chart in there if key in chart.choice)
+            told.append(f"{key} = {' or '.join(values)}")
+        asked = ", ".join(f"{key} = {value}" for key, value in choice.items())
+        have = "; ".join(told) or "no choice, the chart is one of its kind"
+        return f"{family}: there is none of {asked}; there is {have}"
 
     def _requests(self) -> Iterator[dict[str, Any]]:
         for traffic in self.gathered.traffic:

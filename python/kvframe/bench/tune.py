@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kvframe.bench.bootstrap import DRAWS, LEVEL, drawn_rates, simultaneous, told
 from kvframe.bench.cells import Plan
 from kvframe.bench.comparison import Comparison
+from kvframe.bench.edges import edges
 from kvframe.bench.lacks import lacks
 from kvframe.bench.locate import choose_all
 from kvframe.bench.outcomes import RequestOutcomes
@@ -54,7 +55,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         overfits: Whether a gain in the first part is none in the rest, beyond doubt.
         sentence: The answer.
         doubt: What the intervals of ``held`` are of.
-        remarks: What the policy goes by, and the trace does not tell.
+        remarks: Where the best lies at the edge of what was tried; what the policy goes by, and the
+            trace does not tell.
     """
 
     best: str
@@ -117,7 +119,12 @@ def tune(
     choices = list(dict.fromkeys([*tried, default, lru]))
     plans = [Plan(source, choice, mode, size) for choice in choices for size in sizes]
     requests = run_whole(plans, quiet=quiet).requests
-    return _tuned(source, tried, default, lru, sizes, mode, first, requests)
+    found = _tuned(source, tried, default, lru, sizes, mode, first, requests)
+    best = next((choice for choice in tried if choice.label == found.best), None)
+    if best is None or found.gain <= 0:
+        return found
+    beyond = edges(best, tried, options)
+    return msgspec.structs.replace(found, remarks=[*beyond, *found.remarks])
 
 
 def _tried(texts: Iterable[str]) -> list[Choice]:

@@ -72,6 +72,8 @@ class EvictionConformance(Conformance):
         budget_us: Microseconds that a decision among 256 candidates may take.
     """
 
+    _settings = ("policy", "options", "budget_us")
+
     policy: ClassVar[str | EvictionPolicy]
     options: ClassVar[Mapping[str, Any]] = {}
     budget_us: ClassVar[float] = BUDGET_US

@@ -138,6 +138,8 @@ class KindConformance(Conformance):
         options: Its options.
     """
 
+    _settings = ("policy", "options")
+
     policy: ClassVar[AdmissionPolicy | PrefixMatcher]
     options: ClassVar[Mapping[str, Any]] = {}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from kvframe.spelling import nearest
 
 Verdict = Literal["ok", "failed", "not run"]
 
@@ -95,9 +97,27 @@ def judged(
 
 
 class Conformance(ABC):
-    """Tests, each of which checks one promise of a policy; the report is made once per class."""
+    """Tests, each of which checks one promise of a policy; the report is made once per class.
 
+    A subclass may have tests and helpers of its own.
+
+    Raises:
+        TypeError: A value of a subclass has nearly the name of a setting, such as ``option``.
+    """
+
+    _settings: ClassVar[tuple[str, ...]]
     _report: ClassVar[Report]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for name, value in vars(cls).items():
+            if name.startswith("_") or name in cls._settings or callable(value):
+                continue
+            if near := nearest(name, cls._settings, cutoff=0.75):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: the kit reads {', '.join(cls._settings)}; did you "
+                    f"mean {near}? If it is your own, name it _{name}"
+                )
 
     @classmethod
     @abstractmethod

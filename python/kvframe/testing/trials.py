@@ -7,6 +7,7 @@ from typing import Literal
 
 from kvframe.policies.batched import COLUMNS, BatchedEviction
 from kvframe.policies.columns import wrong_columns
+from kvframe.testing.again import elsewhere
 from kvframe.testing.report import PromiseError
 from kvframe.testing.schema import check_schema, limits
 from kvframe.testing.spy import Watch
@@ -18,7 +19,7 @@ PROMISES: Mapping[str, str] = {
     "columns": "it names the columns that it reads",
     "answers": "every decision gets a usable answer: no exception, warning, NaN, gap or repetition",
     "eligible": "it takes only blocks that nobody holds, and none before those that follow it",
-    "deterministic": "the same calls give the same log, whatever runs beside it",
+    "deterministic": "the same calls give the same log, whatever runs beside it, in any process",
     "inputs": "it changes nothing that it is given, and keeps none of the arrays",
     "pools": "it serves pools of one block, empty ones, and those that are forgotten or resized",
     "refusals": "it carries on after refused calls, and after choices that were not used",
@@ -89,22 +90,34 @@ def _eligible(subject: Subject) -> None:
                 raise PromiseError("eligible", f"nothing was ever evicted from {blocks} blocks")
 
 
+def alone(subject: Subject) -> list[str]:
+    """The digest of a run of each size."""
+    return [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)]
+
+
 def _deterministic(subject: Subject) -> None:
     """The same calls give the same log, also if two objects of the policy run at once.
 
     The two separate runs come first. If they agree and the interleaved runs differ, the objects
     share state.
     """
-    alone = [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)]
-    if [_run(subject, blocks, seed) for seed, blocks in enumerate(SIZES)] != alone:
+    first = alone(subject)
+    if alone(subject) != first:
         raise PromiseError("deterministic", "the same calls gave another log the second time")
     for seed, blocks in enumerate(SIZES):
         pair = [Traffic(subject.manager(blocks), seed), Traffic(subject.manager(blocks), seed + 99)]
         for _ in range(CALLS):
             for traffic in pair:
                 traffic.call()
-        if pair[0].digest() != alone[seed]:
+        if pair[0].digest() != first[seed]:
             raise PromiseError("deterministic", "two objects of the policy share state")
+    there = elsewhere(subject) if subject.batched else None
+    if there not in (None, first):
+        raise PromiseError(
+            "deterministic",
+            "the same calls gave another log in another process: Python's hash() of a str or bytes "
+            "changes with PYTHONHASHSEED, and so does the order of a set of them",
+        )
 
 
 def _inputs(subject: Subject) -> None:

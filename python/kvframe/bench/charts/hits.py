@@ -104,7 +104,7 @@ def _rates(traffic: Traffic, made: Paired, name: str, missed: bool) -> Series:
     y, low, high = traffic.line(name), [], []
     if made.low and name in made.policies:
         row = made.policies.index(name)
-        low, high = made.low[row], made.high[row]
+        low, high = ([round(end, 6) for end in ends[row]] for ends in (made.low, made.high))
     if missed:
         y = [None if rate is None else 1 - rate for rate in y]
         low, high = [1 - end for end in high], [1 - end for end in low]

@@ -11,7 +11,7 @@ import msgspec
 
 from kvframe._core import __version__
 from kvframe.bench.capacity import parse_shape
-from kvframe.bench.charts.chart import FAMILIES, Chart
+from kvframe.bench.charts.chart import FAMILIES, Chart, rounded
 from kvframe.bench.charts.choose import named, roles, slots
 from kvframe.bench.charts.gathered import BOUNDS, Gathered, Traffic
 from kvframe.bench.charts.listing import charts, differences
@@ -124,8 +124,8 @@ def _traffic(traffic: Traffic, made: Paired) -> dict[str, Any]:
         "blockSize": traffic.first.block_size,
         "policies": made.policies,
         "sizes": made.sizes,
-        "rates": made.rates,
-        "errors": made.errors or None,
+        "rates": [rounded(row) for row in made.rates],
+        "errors": [rounded(row, 7) for row in made.errors] or None,
         "reach": made.reach,
         "doubt": made.doubt,
         "references": references,

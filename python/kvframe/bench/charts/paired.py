@@ -101,10 +101,10 @@ def paired(traffic: Traffic) -> Paired:
     return Paired(
         policies=names,
         sizes=sizes,
-        rates=_rounded(estimate),
-        low=_rounded(low),
-        high=_rounded(high),
-        errors=_rounded(errors, 7),
+        rates=estimate.tolist(),
+        low=low.tolist(),
+        high=high.tolist(),
+        errors=errors.tolist(),
         reach=reach,
         doubt=_doubt(traffic, facts, len(names), first),
     )
@@ -142,8 +142,3 @@ def _doubt(traffic: Traffic, facts: RequestFacts, count: int, first: int) -> str
         f"{LEVEL:.0%} intervals by {DRAWS:,} paired resamplings of {told(facts, first)}{seeds}, "
         f"{of} of {count} policies at {where}{warm}"
     )
-
-
-def _rounded(values: Floats, digits: int = 6) -> list[list[float]]:
-    rounded: list[list[float]] = np.round(values, digits).tolist()
-    return rounded
