@@ -135,8 +135,7 @@ class KVCacheManager(metaclass=Renamed, old=MANAGER):
                 in the current directory, if there is one.
             registry: Where policies are found. A registry of your own may hold policies that no
                 package brings.
-            **sections: Values to change, by section: ``cache={"capacity": 1024}``; a policy also by
-                its name: ``eviction="lru"``.
+            **sections: Values to change: ``cache={"capacity": 1024}``, ``eviction="lru"``.
 
         Raises:
             ConfigError: The file cannot be read, or a value is wrong.
