@@ -265,6 +265,8 @@ TIERS = [
 ]
 
 OLD = "which holds those of the chosen policy, without its name"
+IN_A_FILE = ("\neviction = 'lru'", 'eviction = "lru": must be a table: write eviction.policy')
+"""As a keyword it is the name of a policy."""
 MOVED = [
     ("[policy]\neviction = 'lru'", 'policy.eviction = "lru": is now eviction.policy'),
     ("[policy]\nwindow = 4", "policy.window = 4: is now eviction.window"),
@@ -298,7 +300,7 @@ MOVED = [
         "[[tiers]]\nname = 'h'\ncapacity = 4\neviction_options = {}",
         "tiers[0].eviction_options = {}: is now tiers[0].eviction.options",
     ),
-    ("\neviction = 'lru'", 'eviction = "lru": must be a table: write eviction.policy'),
+    IN_A_FILE,
 ]
 """Keys of before, and the sentence with the new one."""
 

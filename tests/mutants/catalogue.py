@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "refusal-ticks",
         "manager/blocks/loans.rs",
-        "        self.check_room(count, 0, OTHERS)?;\n",
-        "        self.store.tick();\n        self.check_room(count, 0, OTHERS)?;\n",
+        "        self.check_room(count, 0, tenant)?;\n",
+        "        self.store.tick();\n        self.check_room(count, 0, tenant)?;\n",
         "a refused operation moves the clock: logs of two runs differ",
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "quota-not-kept",
         "tenants/ledger.rs",
-        "        let own = &self.accounts[self.serving as usize];\n        own.used >= own.quota\n",
+        "        self.left() == 0\n",
         "        false\n",
         "a tenant at its quota takes what is free, and what it finds depends on others",
     ),

@@ -204,15 +204,6 @@ class Dice(Lru):
         out[:] = [random.random() for _ in out]
 
 
-class Hashed(Lru):
-    """Ranks by what differs from process to process."""
-
-    columns = ("key",)
-
-    def score(self, candidates: Candidates, out: Any) -> None:
-        out[:] = [hash(str(key)) % 1009 for key in candidates["key"].tolist()]
-
-
 class WallClock(Lru):
     """Ranks by a hash of the time."""
 
@@ -390,7 +381,6 @@ def cases() -> Iterator[tuple[str, EvictionPolicy, str, str]]:
     yield case(Retypes, "inputs", "score changed the type or the shape of out")
     yield case(Dice, "deterministic", "the same calls gave another log")
     yield case(WallClock, "deterministic", "the same calls gave another log")
-    yield case(Hashed, "deterministic", "in another process: Python's hash()")
     yield case(Shared, "deterministic", "two objects of the policy share state")
     yield case(Forgets, "answers", "remove raised ValueError: invalidated")
     yield case(LongBlocks, "pools", "with 1 block: score raised ZeroDivisionError")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -22,14 +23,13 @@ class Trickle:
         self.port = self._listening.getsockname()[1]
         self.accepted = self.sent = 0
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         while True:
             connection, _ = self._listening.accept()
             if self._closing.is_set():
                 connection.close()
+                self._listening.close()
                 return
             self.accepted += 1
             with connection:
@@ -53,15 +53,16 @@ class Trickle:
     def close(self) -> None:
         self._closing.set()
         socket.create_connection(("127.0.0.1", self.port)).close()
-        self._thread.join()
-        self._listening.close()
 
 
 @pytest.fixture
 def server() -> Iterator[Trickle]:
     made = Trickle()
-    yield made
-    made.close()
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(made.serve)
+        yield made
+        made.close()
+        serving.result(60)
 
 
 def test_a_batch_has_one_time_for_all_its_reads(server: Trickle) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvframe.registry import Kind, Registry
-from kvframe.registry.descriptors import EvictionPolicy
 from kvframe.registry.lookup import HERE, only
 from kvframe.testing.report import PromiseError
 from kvframe.testing.subject import Subject
@@ -23,25 +21,24 @@ _KINDS: tuple[Kind, ...] = ("eviction",)
 def elsewhere(subject: Subject) -> Sequence[str] | None:
     """The digests of `kvframe.testing.trials.alone` in a process with another ``PYTHONHASHSEED``.
 
-    None where a new process cannot make the policy: its class stands in a function, or in
-    ``__main__``.
+    None where a new process cannot find the policy: it was given as an object, neither by the name
+    of a package's nor by its file and class.
 
     Raises:
         PromiseError: A run failed there.
     """
     loaded = subject.loaded
-    asked: dict[str, Any] = {"options": dict(subject.options)}
-    if loaded.place:
-        asked["place"] = loaded.place
-    elif loaded.distribution != HERE:
-        asked["name"] = loaded.descriptor.name
-    # Of a descriptor its object: `make` is often a lambda.
-    made = subject.make() if loaded.distribution == HERE and not loaded.place else None
-    try:
-        data = pickle.dumps(asked if made is None else {"object": pickle.dumps(made)})
-    except Exception:  # each type says in its own way that it cannot be pickled
+    if not loaded.place and loaded.distribution == HERE:
         return None
-    told = _asked(data)
+    asked = {
+        "options": dict(subject.options),
+        "place": loaded.place,
+        "name": loaded.descriptor.name,
+    }
+    try:
+        told = _asked(json.dumps(asked).encode())
+    except (TypeError, ValueError):  # an option that no command line could give
+        return None
     if told is None:
         return None
     if "finding" in told:
@@ -69,7 +66,7 @@ def main() -> None:
     """What the other process does."""
     from kvframe.testing.trials import alone
 
-    subject = _subject(pickle.load(sys.stdin.buffer))
+    subject = _subject(json.load(sys.stdin.buffer))
     try:
         told: Mapping[str, object] = {"digests": alone(subject)}
     except PromiseError as fault:
@@ -79,14 +76,7 @@ def main() -> None:
 
 
 def _subject(asked: Mapping[str, Any]) -> Subject:
-    if "object" in asked:
-        data = asked["object"]
-        pickle.loads(data)  # fails here where its class cannot be imported, and not in a run
-        made = EvictionPolicy(
-            name="again", way="batched", summary="", make=lambda _: pickle.loads(data)
-        )
-        return Subject.of(made, {})
-    if "place" in asked:
+    if asked["place"]:
         found: Any = only(Registry().at(asked["place"]), _KINDS, asked["place"])
         return Subject.of(found, asked["options"])
     return Subject.of(asked["name"], asked["options"])
