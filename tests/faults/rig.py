@@ -7,8 +7,6 @@ from functools import cache
 from typing import Any, ClassVar
 from weakref import WeakSet
 
-import numpy as np
-
 from kvframe import (
     AdmissionConfig,
     BusyError,

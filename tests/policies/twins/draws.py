@@ -77,7 +77,8 @@ class RandomCompute(Work):
 
     def hit(self, block: Block, use: Use) -> None:
         super().hit(block, use)
-        self.take(block)
+        if block.owners:  # Behind a window it may be found, and stay where it is.
+            self.take(block)
 
     def released(self, blocks: list[Block]) -> None:
         for block in blocks:
