@@ -139,3 +139,22 @@ def test_random_takes_of_tenants_keep_every_promise(policy: str, seed: int) -> N
     told = [event for event in log if event.kind is not EventKind.REFUSE]
     assert len(redrive(log, again)) == len(told)
     assert again.tenants.rows() == [row._replace(refused=0) for row in kv.tenants.rows()]
+
+
+@pytest.mark.parametrize(("taken", "named"), [("", "a"), ("a", ""), ("b", "a")])
+def test_a_key_of_another_tenant_than_the_blocks_is_found_and_harms_nobody(
+    taken: str, named: str
+) -> None:
+    kv = made()
+    blocks = kv.blocks.take(2, tenant=taken)
+    keys = kv.blocks.hash_blocks(range(8), tenant=named)
+    kv.blocks.publish(int(blocks[0]), keys[0], None)
+    kv.blocks.publish(int(blocks[1]), keys[1], int(blocks[0]))
+    kv.blocks.free(blocks)
+    seq = kv.allocate(Request(range(9), tenant=named)).seq
+    assert kv.counts().referenced == 3
+    kv.check_integrity()
+    kv.reset_prefix_cache()
+    kv.check_integrity()
+    kv.release(seq)
+    kv.check_integrity()

@@ -68,6 +68,7 @@ pub struct Origins {
     vacant: Vec<u32>,
     /// Places in `names`, by the root of their keys.
     places: HashMap<Key, u32>,
+    had_unknown: bool,
 }
 
 impl Origins {
@@ -91,9 +92,15 @@ impl Origins {
     pub fn publish_unknown(&mut self, block: BlockId) {
         grow(&mut self.spaces, block, PLAIN);
         self.spaces[block as usize] = UNKNOWN;
+        self.had_unknown = true;
         if let Some(user) = self.sessions.get_mut(block as usize) {
             *user = SHARED;
         }
+    }
+
+    /// Whether some block ever became findable under a key of its owner's.
+    pub fn had_unknown(&self) -> bool {
+        self.had_unknown
     }
 
     /// A request of `session` uses findable `blocks`.

@@ -76,11 +76,12 @@ impl Manager {
                     s.known()
                 ));
             }
-            // Keys that a caller made may name blocks of others.
+            // Keys that a caller made may name blocks of others, in a request or under which it published a block.
+            let made = s.came_as_keys() || self.store.origins().had_unknown();
             let public = self.pool().ledger().and_then(Ledger::public);
             let foreign = |&b: &BlockId| {
                 b != NIL
-                    && !s.came_as_keys()
+                    && !made
                     && self.pool().tenant(b) != s.meta.tenant
                     && Some(self.pool().tenant(b)) != public
             };
